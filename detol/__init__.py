@@ -1,0 +1,1 @@
+"""detol: automated topology learning."""

@@ -1,0 +1,1 @@
+"""Executors that need no cluster: inline and simulated."""

@@ -1,0 +1,1 @@
+"""Topologies: operations, shapes, costs, edits, identity, JSON, torch modules."""

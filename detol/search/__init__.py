@@ -1,0 +1,1 @@
+"""The search: records, protocols, controller, limits, resume."""

@@ -1,0 +1,191 @@
+"""The seams of detol, as contracts. Each has a suite in ``tests/contracts`` that runs over every implementation.
+
+Threads and ownership: the controller runs in one thread and owns the strategy, the stopper, the store and the executor;
+none of them is called from two threads. A tracker may have a thread or process of its own behind its methods. Workers
+hold none of them: they get a :class:`~detol.search.records.Job` and answer with events.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from detol.graph.topology import Topology
+from detol.search.records import Candidate, Event, Job, Trial, Verdict
+from detol.spaces.decisions import Choice, Decisions
+
+
+@runtime_checkable
+class SearchSpace(Protocol):
+    """A set of topologies, described by the decisions that lead to each.
+
+    Pure: the same arguments give the same answer; ``rng`` is the only source of randomness and is used.
+    """
+
+    @property
+    def name(self) -> str:
+        """Unique name."""
+        ...
+
+    @property
+    def size(self) -> int | None:
+        """How many decision sequences there are; ``None`` when the space is not finite or too large to count."""
+        ...
+
+    @property
+    def references(self) -> Mapping[str, Decisions]:
+        """Hand-designed topologies by name, tried first by every search."""
+        ...
+
+    def next(self, decided: Decisions) -> Choice | None:
+        """Return the choice that is open after ``decided`` (a prefix, in order), or ``None`` when all are taken."""
+        ...
+
+    def sample(self, rng: np.random.Generator) -> Decisions:
+        """Draw decisions; every sequence has a positive probability."""
+        ...
+
+    def mutate(self, decisions: Decisions, rng: np.random.Generator) -> Decisions:
+        """Change one decision (and what depends on it); never returns equal decisions unless there is no other."""
+        ...
+
+    def cross(self, first: Decisions, second: Decisions, rng: np.random.Generator) -> Decisions:
+        """Take each decision from one of two parents, valid as a whole."""
+        ...
+
+    def neighbours(self, decisions: Decisions) -> Iterator[Decisions]:
+        """Yield all decisions that differ in one choice (dependent choices take their parent's or first option)."""
+        ...
+
+    def decode(self, decisions: Decisions) -> Topology:
+        """Return the topology of complete decisions.
+
+        Raises:
+            SpaceError: decisions that are not complete or take an option that is not open.
+        """
+        ...
+
+    def enumerate(self) -> Iterator[Decisions]:
+        """Yield every decision sequence once, lazily."""
+        ...
+
+    def __contains__(self, topology: Topology) -> bool:
+        """Return whether some decisions decode into a topology of the same digest."""
+        ...
+
+
+@runtime_checkable
+class Strategy(Protocol):
+    """Proposes and learns; never runs, waits, logs or saves.
+
+    Order of calls: any mixture of ``ask`` and ``tell``; a trial is told once, when it is final, whatever its state; at
+    any time any number of asked candidates may not have been told yet (*pending*). Its state is a function of its
+    arguments and of the sequence of calls, so that replaying the sequence rebuilds it. No identity (the digest, unless
+    the strategy was given another) is proposed twice, nor one that was told without being asked (references).
+    """
+
+    def ask(self, count: int) -> Sequence[Candidate]:
+        """Return at most ``count`` (>= 1) candidates; none means that the space is exhausted, never "wait"."""
+        ...
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        """Learn from final trials, also from ones it did not propose."""
+        ...
+
+
+@runtime_checkable
+class Stopper(Protocol):
+    """Judges a running trial after each report. Pure: no clock, no writes, no randomness."""
+
+    def judge(self, trial: Trial, peers: Iterable[Trial]) -> Verdict:
+        """Return what to do with ``trial``, whose last report is new; ``peers`` are all other trials of the search."""
+        ...
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """Runs jobs somewhere and says how they go.
+
+    Every submitted job ends with exactly one ``Ended``, whatever happens to it; nothing of it follows after that. The
+    reports of one job arrive in the order of their epochs. No method blocks longer than ``timeout``.
+    """
+
+    def free(self) -> int:
+        """Return how many ranks could start now."""
+        ...
+
+    def submit(self, job: Job) -> None:
+        """Start a job of ``job.width`` <= ``free()`` ranks."""
+        ...
+
+    def cancel(self, number: int) -> None:
+        """Ask a trial to stop; idempotent, unknown numbers are ignored. ``Ended`` follows (STOPPED, or what it was)."""
+        ...
+
+    def poll(self, timeout: float) -> Sequence[Event]:
+        """Return what happened, waiting up to ``timeout`` seconds for a first event; empty when nothing did."""
+        ...
+
+    def close(self) -> None:
+        """Stop everything and give all back; idempotent. No events after it."""
+        ...
+
+
+@runtime_checkable
+class Store(Protocol):
+    """The record of one search in the results database. One writer: the controller. Workers never open it.
+
+    Changes become durable together at ``commit``; a crash before it leaves the state of the last ``commit``.
+    """
+
+    def add(self, trial: Trial) -> None:
+        """Record a new trial; its number must be new in the search."""
+        ...
+
+    def record(self, trial: Trial, event: Event | None = None) -> None:
+        """Record the new state of a known trial and, where one led to it, the event (a report is added once)."""
+        ...
+
+    def step(self, asked: int, told: Sequence[int]) -> None:
+        """Log that the strategy was told these trials and then asked for ``asked`` candidates (0: not asked)."""
+        ...
+
+    def spend(self, seconds: float) -> None:
+        """Add to the consumed time of the search."""
+        ...
+
+    def commit(self) -> None:
+        """Make everything so far durable, all or nothing."""
+        ...
+
+    def trials(self) -> Sequence[Trial]:
+        """Return the trials of this search by number."""
+        ...
+
+    def known(self, digest: str, recipe: str, data: str, epochs: int) -> Sequence[Trial]:
+        """Return finished scored trials of any search with this topology, recipe, data and schedule length.
+
+        Their ``reused`` says where each one stands (``SEARCH/NUMBER``). Completed ones come first, then by epochs.
+        """
+        ...
+
+
+@runtime_checkable
+class Tracker(Protocol):
+    """A mirror of the search for people. It may lag or fail: it warns once, and the search goes on."""
+
+    def record(self, trial: Trial, event: Event | None) -> None:
+        """Show the trial's new state (``event`` is what led to it; ``None`` when it was added or answered)."""
+        ...
+
+    def close(self) -> None:
+        """Write what is left, then stop; idempotent."""
+        ...
+
+
+class Clock(Protocol):
+    """Time as an object, so that a simulated search of hours runs in seconds on the same code."""
+
+    def now(self) -> float:
+        """Return seconds since some fixed moment; never falls."""
+        ...

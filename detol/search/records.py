@@ -1,0 +1,246 @@
+"""The records of a search. All are frozen; a change is a new record (``dataclasses.replace``)."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import TypeAlias
+
+from detol.errors import UsageError
+from detol.graph.digest import digest
+from detol.graph.topology import Topology
+from detol.search.recipe import Recipe
+from detol.spaces.decisions import Decisions
+
+
+class Origin(StrEnum):
+    """How a candidate came about."""
+
+    REFERENCE = "reference"
+    SAMPLE = "sample"
+    MUTATE = "mutate"
+    CROSS = "cross"
+    POLICY = "policy"
+    GUIDED = "guided"
+    OPTUNA = "optuna"
+
+
+class State(StrEnum):
+    """Where a trial stands. All but RUNNING are final."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    OUT_OF_MEMORY = "out_of_memory"
+    DIVERGED = "diverged"
+    TIMED_OUT = "timed_out"
+    LOST = "lost"
+    REFUSED = "refused"
+
+    @property
+    def final(self) -> bool:
+        """Whether the trial has ended."""
+        return self is not State.RUNNING
+
+    @property
+    def scored(self) -> bool:
+        """Whether a trial in this state may carry a score: it trained as far as it was asked to."""
+        return self in (State.COMPLETED, State.STOPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """A metric and the direction in which it is better.
+
+    ``score`` converts a metric to the inside of detol, where more is better.
+    """
+
+    metric: str
+    minimise: bool = False
+
+    def score(self, value: float) -> float:
+        """Return the value so that more is better; the same call converts back."""
+        return -value if self.minimise else value
+
+    def __str__(self) -> str:
+        """Return ``metric`` or ``metric:min``, as the command line takes it."""
+        return f"{self.metric}:min" if self.minimise else self.metric
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A topology to try.
+
+    Args:
+        decisions: what the space decoded into ``topology``.
+        topology: the network.
+        origin: how it came about.
+        parents: numbers of the trials of the same search that it derives from (none, one, or two for a crossing).
+        note: for a reference, its name in the space; otherwise empty.
+    """
+
+    decisions: Decisions
+    topology: Topology
+    origin: Origin
+    parents: tuple[int, ...] = ()
+    note: str = ""
+
+    @cached_property
+    def digest(self) -> str:
+        """The canonical identity of the topology (computed once, then kept)."""
+        return digest(self.topology)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The metrics after one epoch.
+
+    Args:
+        epoch: how many epochs the trial has trained, counted from its start (1 after the first).
+        metrics: by name, in natural units (``val_accuracy`` in [0, 1], losses in nats, ``val_mse`` in squared target
+            units ...); may hold non-finite values.
+        seconds: time this epoch took where it ran (training and validation), in seconds.
+    """
+
+    epoch: int
+    metrics: Mapping[str, float]
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.epoch < 1:
+            raise ValueError(f"an epoch is counted from 1, got {self.epoch}")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate under one recipe in one search; a state and a learning curve.
+
+    Args:
+        number: from 0, unique in its search, never given again.
+        candidate: what is tried.
+        state: where it stands.
+        epochs: the fidelity asked for: epochs of a training to the end (the length of its schedule).
+        seed: of its initial weights and its shuffling; from the search's seed and the digest.
+        width: ranks that train it together.
+        reports: the learning curve, by ascending epoch.
+        curve: the primary score after each report (more is better; NaN where not finite), as long as ``reports``.
+        scores: all objectives after the last report, more is better; ``None`` until there is one, and for ever when
+            the state cannot carry a score (``State.scored``) or a value is not finite.
+        reason: why it ended as it did, one line; empty for COMPLETED.
+        attempt: 1, or 2 after a fault of the machine.
+        seconds: consumed where it ran, all attempts.
+        reused: ``SEARCH/NUMBER`` of the earlier trial whose result answers this one; empty when it was trained here.
+        weights: where its weights are kept, relative to the directory of the runs; empty when they are not.
+        extra: further facts (device, actor, bytes sent ...).
+    """
+
+    number: int
+    candidate: Candidate
+    state: State
+    epochs: int
+    seed: int = 0
+    width: int = 1
+    reports: tuple[Report, ...] = ()
+    curve: tuple[float, ...] = ()
+    scores: tuple[float, ...] | None = None
+    reason: str = ""
+    attempt: int = 1
+    seconds: float = 0.0
+    reused: str = ""
+    weights: str = ""
+    extra: Mapping[str, str | float | int] = field(default_factory=dict)
+
+    @property
+    def score(self) -> float:
+        """The primary score, more is better; minus infinity when there is none, so that it never wins."""
+        return self.scores[0] if self.scores and math.isfinite(self.scores[0]) else -math.inf
+
+    @property
+    def digest(self) -> str:
+        """The canonical identity of its topology."""
+        return self.candidate.digest
+
+    @property
+    def epoch(self) -> int:
+        """Epochs trained so far."""
+        return self.reports[-1].epoch if self.reports else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What an executor is asked to run: one attempt of one trial.
+
+    Args:
+        number: of the trial.
+        candidate: its topology is what is trained.
+        recipe: how.
+        epochs: how many epochs, >= 1.
+        seed: of weights and shuffling.
+        width: ranks, >= 1.
+        limit: seconds after which the attempt ends as TIMED_OUT; infinite by default.
+        attempt: 1 or 2.
+    """
+
+    number: int
+    candidate: Candidate
+    recipe: Recipe
+    epochs: int
+    seed: int
+    width: int = 1
+    limit: float = math.inf
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """An epoch of a trial is over."""
+
+    number: int
+    report: Report
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An attempt of a trial is over; nothing more of this attempt follows.
+
+    Args:
+        number: of the trial.
+        state: a final state.
+        reason: one line; empty for COMPLETED.
+        weights: the trained weights as safetensors bytes, where there are any (rank 0 of a COMPLETED or STOPPED trial).
+        extra: further facts for the record.
+    """
+
+    number: int
+    state: State
+    reason: str = ""
+    weights: bytes | None = None
+    extra: Mapping[str, str | float | int] = field(default_factory=dict)
+
+
+Event: TypeAlias = Reported | Ended
+
+
+class Verdict(StrEnum):
+    """What a stopper says after a report."""
+
+    CONTINUE = "continue"
+    STOP = "stop"
+
+
+def parse_objective(text: str) -> Objective:
+    """Read ``METRIC``, ``METRIC:min`` or ``METRIC:max``.
+
+    Losses and costs (``val_loss``, ``val_log_loss``, ``val_mse``, ``params``, ``multiply_adds``, ``activation_bytes``,
+    ``seconds``) are minimised unless ``:max`` says otherwise; all else is maximised.
+
+    Raises:
+        UsageError: another direction.
+    """
+    metric, _, direction = text.partition(":")
+    if direction not in ("", "min", "max"):
+        raise UsageError(f"an objective is METRIC, METRIC:min or METRIC:max, got {text!r}")
+    falls = metric.endswith(("loss", "mse")) or metric in ("params", "multiply_adds", "activation_bytes", "seconds")
+    return Objective(metric, minimise=direction == "min" or (falls and not direction))

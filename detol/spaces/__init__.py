@@ -1,0 +1,1 @@
+"""Search spaces: decisions, the space class, the catalogue."""

@@ -1,0 +1,1 @@
+"""Early stopping of trials: one rule per file."""
