@@ -150,6 +150,10 @@ class Store(Protocol):
         """Log that the strategy was told these trials and then asked for ``asked`` candidates (0: not asked)."""
         ...
 
+    def steps(self) -> Sequence[tuple[int, Sequence[int]]]:
+        """Return what ``step`` logged, in order: pairs (asked, told)."""
+        ...
+
     def spend(self, seconds: float) -> None:
         """Add to the consumed time of the search."""
         ...
@@ -180,6 +184,19 @@ class Tracker(Protocol):
 
     def close(self) -> None:
         """Write what is left, then stop; idempotent."""
+        ...
+
+
+@runtime_checkable
+class Keeper(Protocol):
+    """Keeps the weights of the trials worth keeping, and only those."""
+
+    def keep(self, trial: Trial, weights: bytes) -> str:
+        """Store a finished trial's weights (safetensors) whole or not at all.
+
+        Returns:
+            Where they are, relative to the directory of the runs; empty when they are not worth keeping.
+        """
         ...
 
 

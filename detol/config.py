@@ -1,0 +1,238 @@
+"""The settings of a search: defaults, a TOML file, flags and Python arguments all end here and mean the same."""
+
+import hashlib
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from detol.errors import UsageError, unknown
+
+SECTIONS = ("strategy", "stop", "recipe", "data")
+"""What ``--set SECTION.KEY=VALUE`` (and ``[set]`` in a TOML file) may change."""
+
+DEFAULT_STRATEGY = "evolution"
+
+
+def runs_directory() -> Path:
+    """Return where results, MLflow's store and weights live: ``DETOL_RUNS``, or ``./detol-runs``."""
+    return Path(os.environ.get("DETOL_RUNS", "detol-runs"))
+
+
+APART = ("name", "trials", "hours", "trial_minutes", "workers", "db", "tracking", "ray", "device", "executor", "data")
+"""Settings that do not decide which trials a search makes."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything a person may set of a search.
+
+    Args:
+        data: a built-in name or a path (``detol data describe`` shows what is understood).
+        target: column of tables that is predicted: a name, ``last``, or empty for the format's own rule.
+        space: a name, a ``FILE.py``, or ``auto``: by the data's shape.
+        strategy: a name, or ``optuna:SAMPLER``.
+        stop: rule for early stopping.
+        trials: how many, reused ones included; >= 1.
+        epochs: of a training to the end; >= 1.
+        hours: of consumed time; 0: no bound.
+        trial_minutes: one attempt of a trial may take; 0: no bound.
+        workers: how many train side by side; 0: one for each CPU core or GPU.
+        ranks: workers that train one trial together: ``auto`` or a number <= workers.
+        objective: metrics, the first is the primary one; ``METRIC:min`` minimises; empty: by the task.
+        seed: of the search.
+        name: unique; empty: made from the data's name.
+        db: URL or path of the results database; empty: SQLite in the runs directory.
+        tracking: MLflow tracking URI, ``off``, or empty: SQLite in the runs directory.
+        references: whether the space's reference topologies are tried first.
+        max_params: candidates with more parameters are refused; 0: no bound.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        ray: address of a Ray cluster; empty: a local one.
+        executor: ``ray``, or ``inline`` (in this process, for a debugger).
+        options: by section (``strategy``, ``stop``, ``recipe``, ``data``), settings of its own.
+    """
+
+    data: str = ""
+    target: str = ""
+    space: str = "auto"
+    strategy: str = DEFAULT_STRATEGY
+    stop: str = "asha"
+    trials: int = 30
+    epochs: int = 20
+    hours: float = 0.0
+    trial_minutes: float = 0.0
+    workers: int = 0
+    ranks: str = "auto"
+    objective: tuple[str, ...] = ()
+    seed: int = 0
+    name: str = ""
+    db: str = ""
+    tracking: str = ""
+    references: bool = True
+    max_params: float = 0
+    device: str = "auto"
+    ray: str = ""
+    executor: str = "ray"
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        rules = {
+            "trials": (self.trials >= 1, ">= 1"),
+            "epochs": (self.epochs >= 1, ">= 1"),
+            "hours": (self.hours >= 0, ">= 0"),
+            "trial_minutes": (self.trial_minutes >= 0, ">= 0"),
+            "workers": (self.workers >= 0, ">= 1, or 0 for one for each core or GPU"),
+            "max_params": (self.max_params >= 0, ">= 0"),
+            "seed": (self.seed >= 0, ">= 0"),
+        }
+        for name, (kept, rule) in rules.items():
+            if not kept:
+                raise UsageError(f"--{name.replace('_', '-')} must be {rule}, got {getattr(self, name)!r}")
+        for name, known in (("device", ("auto", "cpu", "cuda")), ("executor", ("ray", "inline"))):
+            if getattr(self, name) not in known:
+                raise unknown(name, getattr(self, name), known)
+        for section in self.options:
+            if section not in SECTIONS:
+                raise unknown("section of --set", section, SECTIONS)
+        if self.ranks != "auto" and (not self.ranks.isdigit() or int(self.ranks) < 1):
+            raise UsageError(f"--ranks must be auto or a whole number >= 1, got {self.ranks!r}")
+        check_name(self.name)
+
+    @property
+    def width(self) -> int:
+        """Ranks of each trial; ``auto`` puts trials side by side, one rank each."""
+        return 1 if self.ranks == "auto" else int(self.ranks)
+
+    def section(self, name: str) -> dict[str, Any]:
+        """Return the options of one section."""
+        return dict(self.options.get(name, {}))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold, and ``from_dict`` reads."""
+        return {
+            **asdict(self),
+            "objective": list(self.objective),
+            "options": {k: dict(v) for k, v in self.options.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Settings":
+        """Read what ``as_dict`` wrote; what a later version added is left out."""
+        known = {f.name for f in fields(cls)}
+        kept = {name: value for name, value in values.items() if name in known}
+        return cls(**{**kept, "objective": tuple(kept.get("objective", ()))})
+
+    def identity(self, **facts: str) -> str:
+        """Return a digest of all that decides which trials a search makes, in which order.
+
+        Two searches of equal identity are the same search run twice; name, budget, workers and addresses do not count.
+        ``facts`` add what settings only point to, e.g. the content hash of the data.
+        """
+        apart = (
+            "name",
+            "trials",
+            "hours",
+            "workers",
+            "db",
+            "tracking",
+            "ray",
+            "device",
+            "executor",
+            "data",
+            "trial_minutes",
+        )
+        kept = {name: value for name, value in self.as_dict().items() if name not in apart}
+        text = json.dumps({**kept, "facts": facts}, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def check_name(name: str) -> None:
+    """Refuse names of searches that cannot be a folder's name.
+
+    Raises:
+        UsageError: the name has other characters than letters, digits, ``.``, ``_``, ``-``, or over 80 of them.
+    """
+    if name and (len(name) > 80 or not name[0].isalnum() or not all(c.isalnum() or c in "._-" for c in name)):
+        raise UsageError(f"a search's name is letters, digits, '.', '_' and '-', 80 at most, got {name!r}")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read settings from a TOML file: keys as the flags, with ``_`` for ``-``; a table ``[set]`` for the sections.
+
+    Raises:
+        UsageError: no such file, not TOML, or an unknown key.
+    """
+    try:
+        with path.open("rb") as file:
+            values = tomllib.load(file)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not TOML: {error}") from None
+    values = {name.replace("-", "_"): value for name, value in values.items()}
+    if "set" in values:
+        values["options"] = values.pop("set")
+    known = {f.name: f for f in fields(Settings)}
+    for name, value in values.items():
+        if name not in known:
+            raise unknown(f"key in {path}", name, known)
+        values[name] = _typed(f"{path}: {name}", value, known[name].default)
+    if not all(isinstance(section, dict) for section in values.get("options", {}).values()):
+        raise UsageError(f"{path}: [set] holds SECTION.KEY = VALUE, e.g. strategy.population = 20")
+    return values
+
+
+def _typed(what: str, value: Any, default: Any) -> Any:
+    """Return a TOML value as the setting's type, or refuse it."""
+    if isinstance(default, tuple):
+        parts = [value] if isinstance(value, str) else value
+        if isinstance(parts, list) and all(isinstance(part, str) for part in parts):
+            return tuple(parts)
+    elif isinstance(default, str) and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    elif isinstance(default, float | int) and not isinstance(default, bool):
+        if (
+            isinstance(value, float | int)
+            and not isinstance(value, bool)
+            and (isinstance(default, float) or value == int(value))
+        ):
+            return type(default)(value)
+    elif not isinstance(default, bool | str) or type(value) is type(default):
+        return value
+    raise UsageError(f"{what} has the wrong type: {value!r}")
+
+
+def parse_sets(pairs: list[str]) -> dict[str, dict[str, Any]]:
+    """Read ``SECTION.KEY=VALUE`` pairs; a value is JSON where it can be, otherwise text.
+
+    Raises:
+        UsageError: a pair of another form.
+    """
+    options: dict[str, dict[str, Any]] = {}
+    for pair in pairs:
+        path, equals, text = pair.partition("=")
+        section, dot, key = path.partition(".")
+        if not equals or not dot or not key:
+            raise UsageError(f"--set takes SECTION.KEY=VALUE, e.g. strategy.population=20, got {pair!r}")
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError:
+            value = text
+        options.setdefault(section, {})[key] = value
+    return options
+
+
+def settings(
+    file: Path | None = None, options: Mapping[str, Mapping[str, Any]] | None = None, **flags: Any
+) -> Settings:
+    """Return the settings of defaults, then a TOML file, then flags (``None``: not given); later ones win."""
+    values = read_toml(file) if file else {}
+    values.update({name: value for name, value in flags.items() if value is not None})
+    merged = {section: dict(pairs) for section, pairs in values.pop("options", {}).items()}
+    for section, pairs in (options or {}).items():
+        merged.setdefault(section, {}).update(pairs)
+    made = Settings(**values)
+    return replace(made, options=merged)

@@ -1,0 +1,61 @@
+"""Counts of a running search: what progress, status and summary show."""
+
+from dataclasses import dataclass, field
+
+from detol.search.records import Origin, State, Trial
+from detol.search.scoring import better
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts and best trials of one search, brought up to date trial by trial.
+
+    Attributes:
+        trials: how many there are, refused ones left out.
+        trained: trained here, to the end or not; failures included.
+        reused: answered from the database.
+        stopped: ended early by the stopper.
+        failed: FAILED, OUT_OF_MEMORY, DIVERGED, TIMED_OUT or LOST.
+        refused: over a limit, never dispatched.
+        epochs: trained here.
+        spared: epochs that stopping left out.
+        answered: epochs that reuse answered.
+        best: the best trial so far.
+        reference: the best of the hand-designed references.
+    """
+
+    trials: int = 0
+    trained: int = 0
+    reused: int = 0
+    stopped: int = 0
+    failed: int = 0
+    refused: int = 0
+    epochs: int = 0
+    spared: int = 0
+    answered: int = 0
+    best: Trial | None = None
+    reference: Trial | None = None
+    states: dict[str, int] = field(default_factory=dict)
+
+    def add(self, trial: Trial) -> None:
+        """Count a trial that is final."""
+        self.states[trial.state] = self.states.get(trial.state, 0) + 1
+        if trial.state is State.REFUSED:
+            self.refused += 1
+            return
+        self.trials += 1
+        if trial.reused:
+            self.reused += 1
+            self.answered += trial.epoch
+        else:
+            self.trained += 1
+            self.epochs += trial.epoch
+        if trial.state is State.STOPPED:
+            self.stopped += 1
+            self.spared += trial.epochs - trial.epoch
+        elif trial.state is not State.COMPLETED:
+            self.failed += 1
+        if better(trial, self.best):
+            self.best = trial
+        if trial.candidate.origin is Origin.REFERENCE and better(trial, self.reference):
+            self.reference = trial

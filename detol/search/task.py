@@ -1,0 +1,57 @@
+"""What a search is asked to do, and how it ended."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from detol.search.limits import Limits
+from detol.search.protocols import SearchSpace
+from detol.search.recipe import Recipe
+from detol.search.records import Candidate, Objective
+from detol.search.tally import Tally
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What is known of a topology before it is trained: its costs, and why it may not be (empty: it may)."""
+
+    costs: Mapping[str, float] = field(default_factory=dict)
+    refusal: str = ""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is searched for, and by which rules: everything of a search that is not a running part.
+
+    Args:
+        space: where candidates come from.
+        recipe: how each is trained.
+        data: content hash of the data set.
+        epochs: of a training to the end.
+        objectives: the first is the primary one.
+        seed: of the search.
+        limits: its bounds.
+        width: ranks of each trial.
+        references: whether the space's reference topologies are tried first.
+        assess: costs of a topology, and whether it may be trained.
+    """
+
+    space: SearchSpace
+    recipe: Recipe
+    data: str
+    epochs: int
+    objectives: Sequence[Objective]
+    seed: int = 0
+    limits: Limits = field(default_factory=Limits)
+    width: int = 1
+    references: bool = True
+    assess: Callable[[Candidate], Assessment] = lambda _: Assessment()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run of the controller ended: counts and best trials, consumed seconds, and why it ended."""
+
+    tally: Tally
+    seconds: float
+    ended: str
+    interrupted: bool = False
