@@ -1,0 +1,100 @@
+"""Evolution: a population, a survival rule, a parent rule, a variation. Ageing evolution is one such composition."""
+
+from collections.abc import Sequence
+
+from detol.search.protocols import SearchSpace
+from detol.search.records import Candidate, Trial
+from detol.strategies import selection, variation
+from detol.strategies.base import Identity, Proposer
+from detol.strategies.selection import Population, Selection, Survival
+from detol.strategies.variation import Variation
+
+STEPS = 10
+"""Further mutations of a child that is known already, before the attempt counts as failed."""
+
+
+class Evolution(Proposer):
+    """Steady-state evolution: samples until ``start`` trials were told, then children of the population.
+
+    Asynchronous: a child joins when it is told, however many are pending, so that no worker waits for a generation.
+
+    Args:
+        space: what is searched.
+        survive: who is in the population.
+        select: who becomes a parent.
+        vary: how a child comes about.
+        start: scored trials before the first child, >= 1.
+        seed: of all random numbers.
+        identity: what makes two candidates the same one.
+    """
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        *,
+        survive: Survival,
+        select: Selection,
+        vary: Variation,
+        start: int,
+        seed: int = 0,
+        identity: Identity | None = None,
+    ) -> None:
+        super().__init__(space, seed=seed, identity=identity)
+        selection.at_least("start", start, 1)
+        self.population: Population = ()
+        self._survive, self._select, self._vary, self._start = survive, select, vary, start
+        self._scored = 0
+
+    def learn(self, trials: Sequence[Trial]) -> None:
+        """Let those that have a score join; a failure is remembered, and leaves the population as it is."""
+        newcomers = [told for told in self.told[-len(trials) :] if told.scored]
+        self._scored += len(newcomers)
+        self.population = self._survive(self.population, newcomers)
+
+    def propose(self) -> Candidate | None:
+        """Return a sample at the start, a child of the population after it."""
+        if self._scored < self._start:
+            return self.sample()
+        child = self._vary(self.space, lambda: self._select(self.population, self.rng), self.rng)
+        decisions = child.decisions
+        for _ in range(STEPS):  # around a good parent all may be known: walk on
+            if not self.known(decisions):
+                break
+            decisions = self.space.mutate(decisions, self.rng)
+        return self.candidate(decisions, child.origin, child.parents)
+
+
+class AgeingEvolution(Evolution):
+    """Ageing (regularised) evolution: Real et al. 2019, arXiv 1802.01548, algorithm 1.
+
+    Args:
+        space: what is searched.
+        population: how many of the last told are alive, >= 1.
+        tournament: how many are drawn, the best of which becomes the parent, in [1, population].
+        start: random trials before the first child; the size of the population when not given.
+        crossover: share of children that have two parents, in [0, 1]; the paper has none.
+        seed: of all random numbers.
+        identity: what makes two candidates the same one.
+    """
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        *,
+        population: int = 20,
+        tournament: int = 5,
+        start: int | None = None,
+        crossover: float = 0.0,
+        seed: int = 0,
+        identity: Identity | None = None,
+    ) -> None:
+        selection.share("crossover", crossover)
+        super().__init__(
+            space,
+            survive=selection.youngest(population),
+            select=selection.tournament(tournament),
+            vary=variation.mixture((crossover, variation.crossover), (1 - crossover, variation.mutation)),
+            start=population if start is None else start,
+            seed=seed,
+            identity=identity,
+        )
