@@ -226,6 +226,8 @@ def op(kind: str, /, **parameters: Value) -> Operation:
             raise TopologyError(str(unknown(f"meta-parameter of {kind}", name, rules)))
     values = {name: parameters.get(name, rule.default) for name, rule in rules.items()}
     for name, value in values.items():
+        if isinstance(rules[name].default, float) and isinstance(value, int) and not isinstance(value, bool):
+            values[name] = float(value)  # 0 and 0.0 are one value: one digest
         if value == REQUIRED or not rules[name].allows(value):
             raise TopologyError(f"{kind}.{name} must be {rules[name].rule}, got {value!r}")
     return Operation(kind, tuple(sorted(values.items())))

@@ -5,6 +5,7 @@ It *has* a graph (networkx), it is not one: nothing can change it, so it can be 
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from heapq import heappop, heappush
 from types import MappingProxyType
 
 import networkx as nx
@@ -57,7 +58,7 @@ class Topology:
                     raise TopologyError(f"edge {source!r} -> {target!r}: there is no node {end!r}")
             if target == self.input or source == self.output:
                 raise TopologyError(f"edge {source!r} -> {target!r}: nothing enters the input or leaves the output")
-        if not nx.is_directed_acyclic_graph(self.graph):
+        if len(self.order) < len(self.nodes):
             cycle = " -> ".join(str(edge[0]) for edge in nx.find_cycle(self.graph))
             raise TopologyError(f"a topology has no cycles, got {cycle}")
 
@@ -87,8 +88,23 @@ class Topology:
     @cached_property
     def order(self) -> tuple[str, ...]:
         """Node names in an order in which every edge points forwards; ties by the order of ``nodes``."""
-        place = {name: number for number, name in enumerate(self.nodes)}
-        return tuple(nx.lexicographical_topological_sort(self.graph, key=place.__getitem__))
+        names = list(self.nodes)
+        place = {name: number for number, name in enumerate(names)}
+        missing = [0] * len(names)
+        ahead: list[list[int]] = [[] for _ in names]
+        for source, target in self.edges:
+            missing[place[target]] += 1
+            ahead[place[source]].append(place[target])
+        ready = [number for number, count in enumerate(missing) if not count]  # sorted, so already a heap
+        found: list[str] = []
+        while ready:  # own code, for every topology that is made runs it
+            number = heappop(ready)
+            found.append(names[number])
+            for target in ahead[number]:
+                missing[target] -= 1
+                if not missing[target]:
+                    heappush(ready, target)
+        return tuple(found)
 
     @cached_property
     def sources(self) -> Mapping[str, tuple[str, ...]]:
@@ -113,8 +129,11 @@ class Topology:
         return dict(self.nodes) == dict(other.nodes) and self.edges == other.edges
 
     def __hash__(self) -> int:
-        """Hash what ``__eq__`` compares."""
-        return hash((frozenset(self.nodes.items()), self.edges))
+        """Hash what ``__eq__`` compares; cached, for cells are hashed with every topology that holds them."""
+        cached: int | None = self.__dict__.get("_hash")
+        if cached is None:
+            cached = self.__dict__["_hash"] = hash((frozenset(self.nodes.items()), self.edges))
+        return cached
 
     def __repr__(self) -> str:
         """Return e.g. ``Topology(7 nodes, 9 edges)``."""
