@@ -1,0 +1,105 @@
+"""An executor without processes or threads: one job at a time, one epoch per poll, in the caller's own stack.
+
+For debugging (a breakpoint in the training loop just works) and for searches on a machine without Ray.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from detol.errors import UsageError
+from detol.search.records import Ended, Event, Job, Report, Reported, State
+from detol.workers.outcome import outcome
+
+if TYPE_CHECKING:
+    from detol.workers.data.dataset import Dataset
+
+Entry = Callable[..., Iterator[Report | bytes]]
+"""``entry(job, data, *, group, stop)``: yields reports, and at the end the weights if there are any."""
+
+
+class InlineExecutor:
+    """Trains in this process; implements :class:`~detol.search.protocols.Executor`.
+
+    Args:
+        data: what the jobs are trained on.
+        device: ``cpu``, ``cuda`` ...
+        threads: of torch; as it is by default.
+        entry: what runs a job; :func:`detol.workers.train.run` by default.
+    """
+
+    def __init__(
+        self, data: "Dataset", *, device: str = "cpu", threads: int | None = None, entry: Entry | None = None
+    ) -> None:
+        self._dataset, self._device, self._threads, self._given = data, device, threads, entry
+        self._job: Job | None = None
+        self._run: Iterator[Report | bytes] | None = None
+        self._stop = False
+        self._last = 0
+        self._closed = False
+
+    def free(self) -> int:
+        """Return 1, or 0 while a job runs."""
+        return 0 if self._job or self._closed else 1
+
+    def submit(self, job: Job) -> None:
+        """Take a job; it starts at the next poll."""
+        if job.width > self.free():
+            raise UsageError(f"the inline executor runs one job of one rank at a time, got width {job.width}")
+        self._job, self._run, self._stop, self._last = job, None, False, 0
+
+    def cancel(self, number: int) -> None:
+        """Ask the job to stop at its next step; unknown numbers are ignored."""
+        if self._job and self._job.number == number:
+            self._stop = True
+
+    def poll(self, timeout: float) -> Sequence[Event]:  # noqa: ARG002  the work is done here, nothing is waited for
+        """Train one epoch and return its report, or the end of the job; nothing when there is no job."""
+        job = self._job
+        if job is None:
+            return []
+        try:
+            if self._run is None:
+                self._run = self._entry(job, self._loaded, group=self._alone, stop=lambda: self._stop)
+            item = next(self._run, None)
+        except Exception as error:  # a trial's failure is a result
+            state, reason = outcome(error)
+            return [self._end(job, Ended(job.number, state, reason))]
+        if isinstance(item, Report):
+            self._last = item.epoch
+            return [Reported(job.number, item)]
+        stopped = self._stop and self._last < job.epochs
+        state, reason = (State.STOPPED, "stopped at a step boundary") if stopped else (State.COMPLETED, "")
+        return [self._end(job, Ended(job.number, state, reason, weights=item, extra={"device": self._device}))]
+
+    def close(self) -> None:
+        """Drop the job; idempotent."""
+        self._job = self._run = None
+        self._closed = True
+
+    def _end(self, job: Job, ended: Ended) -> Ended:
+        assert self._job is job
+        self._job = self._run = None
+        return ended
+
+    # torch is imported when the first job starts, not with this module.
+
+    @cached_property
+    def _entry(self) -> Entry:
+        from detol.workers.train import run
+
+        return self._given or run
+
+    @cached_property
+    def _alone(self) -> Any:
+        from detol.workers.group import Group
+
+        return Group()
+
+    @cached_property
+    def _loaded(self) -> Any:
+        from detol.workers.tensors import load, use_threads
+
+        if self._threads:
+            use_threads(self._threads)
+        return load(self._dataset, self._device)

@@ -1,0 +1,66 @@
+"""Augmentation of image batches as tensor operations on their device, every draw from the generator given."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Generator, Tensor
+
+from detol.errors import UsageError
+
+Augmentation = Callable[[Tensor, Tensor], Tensor]
+"""From a batch (B, C, H, W) and its draws (B, 3), uniform in [0, 1), to a batch of the same shape."""
+DRAWS = 3
+"""Draws of a sample: flip, vertical shift, horizontal shift. Made for all, so that one never moves another."""
+
+
+def flip(batch: Tensor, draws: Tensor) -> Tensor:
+    """Mirror each image left to right with probability 1/2."""
+    mirrored = (draws[:, 0] < 0.5)[:, None, None, None]
+    return torch.where(mirrored, batch.flip(-1), batch)
+
+
+def crop(batch: Tensor, draws: Tensor) -> Tensor:
+    """Shift each image by up to an eighth of its height and width (at least 1 pixel) each way, zeros coming in."""
+    _, _, height, width = batch.shape
+    tall, wide = max(1, height // 8), max(1, width // 8)
+    down = (draws[:, 1] * (2 * tall + 1)).long()
+    right = (draws[:, 2] * (2 * wide + 1)).long()
+    padded = torch.nn.functional.pad(batch, (wide, wide, tall, tall))
+    rows = down[:, None] + torch.arange(height, device=batch.device)
+    columns = right[:, None] + torch.arange(width, device=batch.device)
+    samples = torch.arange(len(batch), device=batch.device)
+    # Indices either side of the channel axis put it last.
+    return padded[samples[:, None, None], :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2).contiguous()
+
+
+AUGMENTATIONS: Mapping[str, Augmentation] = {"flip": flip, "crop": crop}
+
+
+class Augmenter:
+    """The augmentations of a recipe, in its order.
+
+    Args:
+        names: joined by commas, as in :class:`~detol.search.recipe.Recipe`; empty for none.
+        kind: of the data.
+
+    Raises:
+        UsageError: augmentation of data that are not images.
+    """
+
+    def __init__(self, names: str, kind: str) -> None:
+        self._steps = [AUGMENTATIONS[name] for name in names.split(",") if name]
+        if self._steps and kind != "image":
+            raise UsageError(f"augmentation works on images, the data are of kind {kind}: leave augment={names} empty")
+
+    def draw(self, count: int, generator: Generator) -> Tensor | None:
+        """Return the draws of a global batch, (count, 3), or ``None`` when there is nothing to augment."""
+        if not self._steps:
+            return None
+        return torch.rand(count, DRAWS, generator=generator, device=generator.device)
+
+    def __call__(self, batch: Tensor, draws: Tensor | None) -> Tensor:
+        """Augment a batch (B, C, H, W) with its rows of what :meth:`draw` returned."""
+        if draws is not None:
+            for step in self._steps:
+                batch = step(batch, draws)
+        return batch

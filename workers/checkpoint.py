@@ -1,0 +1,54 @@
+"""Trained weights as safetensors bytes that carry the network's identity: no pickles, nothing executed on loading."""
+
+import json
+from collections.abc import Mapping
+
+import safetensors
+import safetensors.torch
+from torch import Tensor, nn
+
+from detol.errors import DetolError
+from detol.graph.digest import digest
+from detol.graph.topology import Topology
+
+FORMAT = "1"
+
+
+class CheckpointError(DetolError):
+    """Weights that cannot be read, or that belong to another network."""
+
+
+def pack(model: nn.Module, topology: Topology, facts: Mapping[str, str] | None = None) -> bytes:
+    """Return the state of a model with the digest of its topology (and further facts) as metadata."""
+    state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    return safetensors.torch.save(state, {"format": FORMAT, "digest": digest(topology), **(facts or {})})
+
+
+def facts(weights: bytes) -> dict[str, str]:
+    """Return the metadata of packed weights.
+
+    Raises:
+        CheckpointError: bytes that are not packed weights.
+    """
+    # A safetensors file starts with the length of its JSON header as 8 bytes, little-endian.
+    size = int.from_bytes(weights[:8], "little")
+    try:
+        header = json.loads(weights[8 : 8 + size])
+        return dict(header["__metadata__"])
+    except (ValueError, KeyError, TypeError):
+        raise CheckpointError("these bytes are not weights that detol packed: export or train again") from None
+
+
+def unpack(weights: bytes, topology: Topology) -> dict[str, Tensor]:
+    """Return the tensors of packed weights by name, on the host.
+
+    Raises:
+        CheckpointError: unreadable bytes, or weights of a topology with another digest.
+    """
+    found = facts(weights).get("digest")
+    if found != digest(topology):
+        raise CheckpointError(f"the weights are those of {found}, not of {digest(topology)}: load them into their own")
+    try:
+        return safetensors.torch.load(weights)
+    except safetensors.SafetensorError as error:
+        raise CheckpointError(f"the weights cannot be read ({error}): train again") from None

@@ -1,0 +1,264 @@
+"""Training of one network on one data set, from top to bottom. Knows nothing of Ray, searches or databases.
+
+The same arguments give the same learning curve, bit for bit, on one CPU thread: every random number comes from the
+seed, and each epoch has generators of its own.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from detol.errors import Diverged, TimedOut
+from detol.graph.build import build
+from detol.graph.topology import Topology
+from detol.search.recipe import Recipe
+from detol.search.records import Job, Report
+from detol.workers.augment import Augmenter
+from detol.workers.checkpoint import pack, unpack
+from detol.workers.group import Group, plain
+from detol.workers.metrics import measure
+from detol.workers.optim import learning_rate, make_optimiser, set_learning_rate
+from detol.workers.step import Criterion, memory_faults, mix, precision, seeded
+from detol.workers.tensors import Tensors, batches, load, steps_of
+
+if TYPE_CHECKING:
+    from detol.workers.data.dataset import Dataset
+
+EVALUATION_BATCH = 256
+"""Samples of a forward pass outside training."""
+
+
+class Training:
+    """One training: iterate over :meth:`reports`, then take the :meth:`weights`.
+
+    Args:
+        topology: of the network.
+        data: a data set, or its tensors already on ``device`` (which many trainings may share).
+        recipe: how to train.
+        epochs: of the whole schedule, >= 1.
+        seed: of the initial weights, the order of the samples, augmentation and dropout.
+        device: ``cpu``, ``cuda`` ...
+        group: the ranks that train together; alone by default. All ranks make the same ``Training``.
+        stop: asked at every step boundary; when any rank's says yes, all end after the same step.
+        limit: seconds after which training ends with ``TimedOut``, at a step boundary.
+        clock: seconds, never falling.
+
+    Raises:
+        OutOfMemory: here or in ``reports``.
+        UsageError: a recipe that does not fit the data.
+        TopologyError: a topology that does not fit the data.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        data: "Dataset | Tensors",
+        recipe: Recipe,
+        *,
+        epochs: int,
+        seed: int,
+        device: str = "cpu",
+        group: Group | None = None,
+        stop: Callable[[], bool] = lambda: False,
+        limit: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._began = clock()
+        self._clock, self._stop, self._limit = clock, stop, limit
+        self._topology, self._recipe, self._epochs, self._seed = topology, recipe, epochs, seed
+        self._group = group or Group()
+        with memory_faults(), self._group.guarded():
+            self._data = data if isinstance(data, Tensors) else load(data, device)
+            self._device = self._data.device
+            self._augment = Augmenter(recipe.augment, self._data.kind)
+            self._criterion = Criterion(self._data, recipe)
+            with seeded(self._device, seed):
+                model = build(topology, self._data.shape, self._data.outputs).to(self._device)
+            self._called = self._group.wrap(model, sync_norm=recipe.sync_norm)
+            self.model = plain(self._called)
+            self._optimiser = make_optimiser(self.model, recipe)
+
+    def reports(self) -> Iterator[Report]:
+        """Train, and yield a report after each epoch; end early, without one, after a stop.
+
+        Raises:
+            Diverged: a training or validation loss is not finite.
+            OutOfMemory: host or device memory ran out.
+            TimedOut: the limit has passed.
+            WorkerLost: another rank died or stopped answering.
+        """
+        for epoch in range(1, self._epochs + 1):
+            started = self._clock()
+            with memory_faults(), self._group.guarded():
+                with seeded(self._device, self._seed, epoch, self._group.rank):
+                    train_loss = self._train(epoch)
+                if train_loss is None:
+                    return
+                metrics = {"train_loss": train_loss, **self._validate()}
+            if not math.isfinite(metrics["val_loss"]):
+                raise Diverged(f"the validation loss is {metrics['val_loss']} after epoch {epoch}")
+            yield Report(epoch, metrics, self._clock() - started)
+
+    def weights(self) -> bytes:
+        """Return the present weights with the topology's digest (see :mod:`detol.workers.checkpoint`)."""
+        target = {"target_mean": repr(self._data.target_mean), "target_std": repr(self._data.target_std)}
+        return pack(self.model, self._topology, target if self._data.task == "regression" else None)
+
+    def _train(self, epoch: int) -> float | None:
+        """Train one epoch; return the mean loss over its samples, or ``None`` when a stop ended it."""
+        data, group, recipe = self._data, self._group, self._recipe
+        rows = data.train
+        generator = torch.Generator(self._device).manual_seed(mix(self._seed, epoch))
+        order = torch.randperm(len(rows), generator=generator, device=self._device)
+        steps = steps_of(len(rows), recipe.batch_size, group.width)
+        parameters = [p for p in self.model.parameters() if p.requires_grad]
+        total = torch.zeros((), device=self._device)
+        finite = True
+        self._called.train()
+        for number, batch in enumerate(batches(len(rows), recipe.batch_size, group.width, order)):
+            if self._ends(finite, epoch):
+                return None
+            rate = learning_rate(recipe, (epoch - 1) * steps + number, self._epochs * steps)
+            set_learning_rate(self._optimiser, rate)
+
+            # All ranks draw for the global batch and take their shard, so that widths see the same samples.
+            shard = group.shard(len(batch))
+            draws = self._augment.draw(len(batch), generator)
+            mine = batch[shard]
+            x = self._augment(rows.x[mine], draws[shard] if draws is not None else None)
+            with precision(recipe, self._device):
+                output = self._called(data.standardised(x))
+                loss = self._criterion(output.float(), rows.y[mine])
+
+            # The ranks' gradients are averaged: times the width over the global batch makes that a mean over samples.
+            (loss * (group.width / len(batch))).backward()  # type: ignore[no-untyped-call]
+            if recipe.clip:
+                nn.utils.clip_grad_norm_(parameters, recipe.clip)
+            self._optimiser.step()
+            self._optimiser.zero_grad(set_to_none=True)
+
+            total += loss.detach()
+            # Looking at a loss waits for the device: on an accelerator once an epoch is enough.
+            finite = self._device.type != "cpu" or math.isfinite(loss.item())
+        mean = group.total(total).item() / len(rows)
+        # The epoch is whole, so a stop takes effect at the next boundary, after its report.
+        self._ends(math.isfinite(mean), epoch)
+        return mean
+
+    def _ends(self, finite: bool, epoch: int) -> bool:
+        """Agree with all ranks at a step boundary whether to stop.
+
+        Raises:
+            Diverged: any rank's loss is not finite.
+            TimedOut: any rank's clock is past the limit.
+        """
+        late = self._clock() - self._began > self._limit
+        stop, late, diverged = self._group.agree((self._stop(), late, not finite))
+        if diverged:
+            raise Diverged(f"the training loss is not finite in epoch {epoch}: lower the learning rate")
+        if late:
+            raise TimedOut(f"the limit of {self._limit:g} s passed in epoch {epoch}")
+        return stop
+
+    def _validate(self) -> dict[str, float]:
+        """Return the metrics on the validation split, each rank having run its shard of it."""
+        rows, group = self._data.validation, self._group
+        group.settle(self.model)
+        shard = group.shard(len(rows))
+        output = group.gather(forward(self.model, self._data, rows.x[shard], self._recipe))
+        target = rows.y.to(output.device)
+        loss = self._criterion(output, target).item() / len(rows)
+        natural = self._criterion.natural(output)
+        return {"val_loss": loss, **measure(self._data.task, natural, target, "val_")}
+
+
+def train(
+    topology: Topology, data: "Dataset | Tensors", recipe: Recipe, *, epochs: int, seed: int, **options: Any
+) -> Iterator[Report]:
+    """Train a network and yield a report after each epoch; the arguments are those of :class:`Training`."""
+    yield from Training(topology, data, recipe, epochs=epochs, seed=seed, **options).reports()
+
+
+def run(job: Job, data: Tensors, *, group: Group, stop: Callable[[], bool]) -> Iterator[Report | bytes]:
+    """Run a job: the reports, then the weights (rank 0 alone has them to send). The default entry of executors."""
+    training = Training(
+        job.candidate.topology,
+        data,
+        job.recipe,
+        epochs=job.epochs,
+        seed=job.seed,
+        group=group,
+        stop=stop,
+        limit=job.limit,
+    )
+    yield from training.reports()
+    if group.rank == 0:
+        yield training.weights()
+
+
+@torch.inference_mode()
+def forward(model: nn.Module, data: Tensors, x: Tensor, recipe: Recipe | None = None) -> Tensor:
+    """Return the outputs (N, outputs), float32, of a network in evaluation mode for raw samples (N, *shape)."""
+    model.eval()
+    parts = []
+    with precision(recipe or Recipe(), data.device):
+        parts = [model(data.standardised(part)).float() for part in x.split(EVALUATION_BATCH) if len(part)]
+    return torch.cat(parts) if parts else x.new_zeros((0, data.outputs), dtype=torch.float32)
+
+
+def restore(topology: Topology, weights: bytes, data: Tensors) -> nn.Module:
+    """Return the network of a topology with trained weights, in evaluation mode on the device of the data.
+
+    Raises:
+        CheckpointError: weights of another network.
+    """
+    model = build(topology, data.shape, data.outputs)
+    model.load_state_dict(unpack(weights, topology))
+    return model.to(data.device).eval()
+
+
+def evaluate(
+    topology: Topology, weights: bytes, data: "Dataset | Tensors", split: str = "test", *, device: str = "cpu"
+) -> dict[str, float]:
+    """Return the metrics of trained weights on a split, by name with its prefix (``test_accuracy``, ``val_r2`` ...).
+
+    Args:
+        topology: of the network.
+        weights: from :meth:`Training.weights`.
+        data: with that split; its training split gives the units of a regression.
+        split: ``test``, ``validation`` or ``train``.
+        device: where to run, unless ``data`` are tensors.
+
+    Raises:
+        DataError: data without that split.
+        CheckpointError: weights of another network.
+    """
+    tensors = data if isinstance(data, Tensors) else load(data, device)
+    rows = tensors.split(split)
+    with memory_faults():
+        output = forward(restore(topology, weights, tensors), tensors, rows.x)
+        natural = Criterion(tensors, Recipe()).natural(output)
+        return measure(tensors.task, natural, rows.y, {"validation": "val_"}.get(split, f"{split}_"))
+
+
+def predict(
+    topology: Topology, weights: bytes, data: "Dataset | Tensors", split: str = "test", *, device: str = "cpu"
+) -> NDArray[np.float32]:
+    """Return class probabilities (N, classes), or values (N,) in the target's units, for the samples of a split.
+
+    Arguments and errors as in :func:`evaluate`.
+    """
+    tensors = data if isinstance(data, Tensors) else load(data, device)
+    with memory_faults():
+        output = forward(restore(topology, weights, tensors), tensors, tensors.split(split).x)
+        natural = Criterion(tensors, Recipe()).natural(output)
+        if tensors.task == "classification":
+            natural = natural.softmax(1)
+    result: NDArray[np.float32] = natural.cpu().numpy()
+    return result
