@@ -1,1 +1,6 @@
-"""Data sets: reading, splitting, standardising."""
+"""Data sets: reading, splitting, measuring. Training standardises batch by batch."""
+
+from detol.workers.data.dataset import Dataset, Split
+from detol.workers.data.reading import read
+
+__all__ = ["Dataset", "Split", "read"]

@@ -1,0 +1,196 @@
+"""From columns of a table to numbers: imputed, one-hot; fitted on training rows alone."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from detol.errors import DataError
+from detol.workers.data.labels import MISSING
+from detol.workers.data.raw import Array, Frame
+
+MOST_CATEGORIES = 64
+NUMBER, CATEGORY = "number", "category"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What was learnt about one raw column.
+
+    Args:
+        name: of the raw column.
+        type: ``number`` or ``category``.
+        median: of the training values; stands in for missing numbers.
+        offset: taken off before numbers become float32, not 0 only where float32 would lose their differences.
+        flag: whether a column 1/0 for missing follows: only where training had missing values.
+        categories: each gets a column, 1 where it stands.
+        rare: share one column. What is in neither list has zeros in all.
+        text: whether numbers stand as text with a decimal comma.
+    """
+
+    name: str
+    type: str
+    median: float = 0.0
+    offset: float = 0.0
+    flag: bool = False
+    categories: tuple[str, ...] = ()
+    rare: tuple[str, ...] = ()
+    comma: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns it becomes."""
+        flag = (f"{self.name}=(missing)",) if self.flag else ()
+        if self.type == NUMBER:
+            return (self.name, *flag)
+        rare = (f"{self.name}=(rare)",) if self.rare else ()
+        return (*(f"{self.name}={category}" for category in self.categories), *rare, *flag)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what :meth:`from_json` reads."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> "Column":
+        """Return the column of a record."""
+        lists = {name: tuple(record.get(name, ())) for name in ("categories", "rare")}
+        return cls(**{**record, **lists})
+
+
+def fit(frame: Frame) -> tuple[tuple[Column, ...], list[str]]:
+    """Learn every column of a frame of training rows.
+
+    A column is of numbers when every value that is not missing reads as one. Categories with few training rows (fewer
+    than a hundredth of all rows, at most 10; always those with one), and those beyond the 64 most frequent, are pooled.
+
+    Returns:
+        The columns in order, without those that say nothing, and notes on these.
+
+    Raises:
+        DataError: an infinite number, or no column that is of use.
+    """
+    columns, notes = [], []
+    for position, name in enumerate(frame.columns):
+        series = frame.iloc[:, position]
+        if bool(absent(series).all()):
+            notes.append(f"column {name!r} is empty in training: left out")
+            continue
+        column = _fit_number(str(name), series) or _fit_category(str(name), series)
+        if column.type == CATEGORY and not column.categories:
+            notes.append(f"column {name!r} has hardly a value twice: left out")
+            continue
+        columns.append(column)
+    if not columns:
+        raise DataError("a table needs a column besides the target that is not empty: it has none")
+    return tuple(columns), notes
+
+
+def encode(columns: Sequence[Column], frame: Frame) -> Array:
+    """Return the columns as (n, F) float32, contiguous; nothing in it is missing.
+
+    Raises:
+        DataError: a column that the frame lacks, or an infinite number.
+    """
+    blocks = []
+    for column in columns:
+        if column.name not in frame.columns:
+            raise DataError(f"a row needs the column {column.name!r}; got {', '.join(map(str, frame.columns[:8]))}")
+        series = frame[column.name]
+        blocks.append(_encode_number(column, series) if column.type == NUMBER else _encode_category(column, series))
+    return np.ascontiguousarray(np.concatenate(blocks, axis=1), dtype=np.float32)
+
+
+def values(columns: Sequence[Column], frame: Frame) -> Array:
+    """Return columns of numbers as they are, (n, columns) float64, NaN where missing."""
+    return np.stack([_numbers(frame[column.name], column.comma) for column in columns], axis=1)
+
+
+def plain(columns: Sequence[Column]) -> Array:
+    """Return (F,) which encoded columns are quantities, to be standardised; the others are 0 or 1 and stay so."""
+    marks = [[column.type == NUMBER, *[False] * (len(column.names) - 1)] for column in columns]
+    return np.concatenate([np.array(mark, np.bool_) for mark in marks])
+
+
+def absent(series: Any) -> Array:
+    """Return (n,) which values of a pandas series are missing: null, or text such as ``?``, ``NA`` or nothing."""
+    gone = series.isna().to_numpy(dtype=np.bool_)
+    if _textual(series):
+        gone = gone | series.astype(str).str.strip().str.lower().isin(list(MISSING)).to_numpy(dtype=np.bool_)
+    return np.asarray(gone)
+
+
+def _textual(series: Any) -> bool:
+    from pandas.api import types
+
+    return bool(types.is_object_dtype(series) or types.is_string_dtype(series) or hasattr(series, "cat"))
+
+
+def _numbers(series: Any, comma: bool) -> Array:
+    """Return (n,) float64, NaN for what is missing or no number; moments in time are seconds."""
+    import pandas as pd
+    from pandas.api import types
+
+    if types.is_datetime64_any_dtype(series) or types.is_timedelta64_dtype(series):
+        origin = pd.Timedelta(0) if types.is_timedelta64_dtype(series) else pd.Timestamp(0, tz=series.dt.tz)
+        return np.asarray(((series - origin) / pd.Timedelta(seconds=1)).to_numpy(dtype=np.float64, na_value=np.nan))
+    if not _textual(series):
+        return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
+    text = series.astype(str).str.strip().mask(absent(series))
+    if comma:
+        text = text.str.replace(",", ".", regex=False)
+    return np.asarray(pd.to_numeric(text, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def _finite(values: Array, name: str) -> Array:
+    if np.isinf(values).any():
+        row = int(np.flatnonzero(np.isinf(values))[0])
+        raise DataError(
+            f"numbers must be finite: column {name!r} is infinite in row {row}; write NA for a missing value"
+        )
+    return values
+
+
+def _fit_number(name: str, series: Any) -> Column | None:
+    gone = absent(series)
+    for comma in (False, True):
+        values = _numbers(series, comma)
+        if np.isnan(values[~gone]).any():
+            continue
+        known = _finite(values, name)[~gone]
+        far = abs(known.mean()) > 1e3 * known.std() > 0  # float32 has 7 digits; keep at least 4 of the differences
+        offset = float(known.mean()) if far else 0.0
+        return Column(name, NUMBER, float(np.median(known)), offset, bool(gone.any()), comma=comma)
+    return None
+
+
+def _fit_category(name: str, series: Any) -> Column:
+    gone = absent(series)
+    counts = series[~gone].astype(str).str.strip().value_counts()
+    least = max(2, min(10, len(series) // 100))
+    often = sorted(counts.index[counts >= least], key=lambda category: (-int(counts[category]), category))
+    often = often[:MOST_CATEGORIES]
+    rare = sorted(set(counts.index) - set(often)) if often else []
+    return Column(name, CATEGORY, flag=bool(gone.any()), categories=tuple(sorted(often)), rare=tuple(rare))
+
+
+def _encode_number(column: Column, series: Any) -> Array:
+    values = _finite(_numbers(series, column.comma), column.name)
+    gone = np.isnan(values)
+    values = np.where(gone, column.median, values) - column.offset
+    return np.stack([values, gone], axis=1) if column.flag else values[:, None]
+
+
+def _encode_category(column: Column, series: Any) -> Array:
+    import pandas as pd
+
+    gone = absent(series)
+    width = len(column.categories)
+    place = {category: code for code, category in enumerate(column.categories)} | dict.fromkeys(column.rare, width)
+    codes = series.astype(str).str.strip().map(place)
+    codes = pd.to_numeric(codes, errors="coerce").fillna(-1).to_numpy(dtype=np.int64)
+    codes = np.where(gone, len(column.names) - 1 if column.flag else -1, codes)
+    hot = np.zeros((len(codes), len(column.names)), np.float32)
+    rows = np.flatnonzero(codes >= 0)
+    hot[rows, codes[rows]] = 1
+    return hot

@@ -1,0 +1,172 @@
+"""From labels as they stand in a source to class indices or numbers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from detol.errors import DataError
+from detol.workers.data.raw import TASKS, Array
+
+MISSING = frozenset({"", "?", "na", "n/a", "#n/a", "nan", "null", "none", "-", "."})
+FEW, MANY = 20, 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """Labels of all parts.
+
+    Args:
+        task: ``classification`` or ``regression``.
+        classes: names in the order of their indices; empty for regression.
+        y: by part, (n,) int64 class indices or float32 numbers, of the kept rows.
+        kept: by part, (n,) whether a row has a label at all.
+        notes: what a person should know.
+    """
+
+    task: str
+    classes: tuple[str, ...]
+    y: Mapping[str, Array]
+    kept: Mapping[str, Array]
+    notes: tuple[str, ...]
+
+
+def encode(raw: Mapping[str, Array], task: str, names: Sequence[str] | None, target: str) -> Labels:
+    """Return the labels of all parts, the classes being those of the training and validation parts.
+
+    Args:
+        raw: labels by part, (n,) each; ``(n, 1)`` and one-hot ``(n, k)`` are understood too.
+        task: ``classification``, ``regression`` or ``auto``: text and truth values are classes; whole numbers are
+            classes when they are few (at most 20) or run from 0 or 1 without a gap (at most 1,000), each with two
+            samples on average; other numbers are a quantity.
+        names: of the classes, for labels that are indices into them.
+        target: what the labels are called, for messages.
+
+    Raises:
+        DataError: one class or value only, infinite numbers, text for a regression, a class that only the test has.
+    """
+    flat = {part: _flat(values, target) for part, values in raw.items()}
+    kept = {part: ~missing(values) for part, values in flat.items()}
+    notes = [
+        f"dropped {int((~mask).sum())} rows without a label from the {part} part"
+        for part, mask in kept.items()
+        if not mask.all()
+    ]
+    values = {part: flat[part][kept[part]] for part in flat}
+    fitted = np.concatenate([_plain(values[part]) for part in values if part != "test"])
+    if not len(fitted):
+        raise DataError(f"training needs labels: all of {target!r} are missing; name another target")
+    numbers = _numbers(fitted)
+    if task == "auto":
+        task = _task(numbers)
+    if task == "regression":
+        quantities = {part: _quantity(part_values, target) for part, part_values in values.items()}
+        if np.ptp(np.concatenate([quantities[part] for part in quantities if part != "test"])) == 0:
+            raise DataError(f"a target must vary: all of {target!r} are {fitted[0]}; name another target")
+        return Labels(task, (), quantities, kept, tuple(notes))
+    if task != "classification":
+        raise DataError(f"task must be auto, {' or '.join(TASKS)}, got {task!r}")
+    texts = {part: _texts(part_values) for part, part_values in values.items()}
+    known = _order(np.unique(np.concatenate([texts[part] for part in texts if part != "test"])))
+    if len(known) < 2:
+        raise DataError(f"classification needs two classes: all of {target!r} are {known[0]!r}; name another target")
+    if "test" in texts:
+        texts["test"], note = _match(texts["test"], known, target)
+        notes += note
+    index = {name: code for code, name in enumerate(known)}
+    coded = {part: np.array([index[text] for text in part_texts], np.int64) for part, part_texts in texts.items()}
+    return Labels(task, _rename(known, names), coded, kept, tuple(notes))
+
+
+def missing(values: Array) -> Array:
+    """Return which labels (n,) are missing: NaN, None, or text such as ``?`` and ``NA``."""
+    if values.dtype.kind == "f":
+        return np.asarray(np.isnan(values))
+    if values.dtype.kind in "OUST":
+        return np.array([v is None or v != v or str(v).strip().lower() in MISSING for v in values.tolist()], np.bool_)
+    return np.zeros(len(values), np.bool_)
+
+
+def _flat(values: Array, target: str) -> Array:
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8")
+    if values.ndim == 2 and values.shape[1] == 1:
+        return values[:, 0]
+    if values.ndim == 2 and values.dtype.kind in "biuf":
+        rows = values.astype(np.float64)
+        if ((rows == 0) | (rows == 1)).all() and (rows.sum(axis=1) == 1).all():
+            return np.asarray(rows.argmax(axis=1))
+    if values.ndim != 1:
+        raise DataError(f"labels must be (n,) or one-hot (n, classes): {target!r} has the shape {values.shape}")
+    return values
+
+
+def _plain(values: Array) -> Array:
+    return np.array([str(v).strip() for v in values.tolist()], dtype=object) if values.dtype.kind in "OUST" else values
+
+
+def _numbers(values: Array) -> Array | None:
+    """Return the labels as float64, or None when they are text or truth values."""
+    if values.dtype.kind == "b":
+        return None
+    try:
+        return values.astype(np.float64)
+    except (ValueError, TypeError):
+        return None
+
+
+def _task(numbers: Array | None) -> str:
+    if numbers is None:
+        return "classification"
+    distinct = np.unique(numbers)
+    whole = bool(np.isfinite(distinct).all() and (distinct == np.round(distinct)).all())
+    gapless = distinct[0] in (0, 1) and np.ptp(distinct) == len(distinct) - 1
+    few = len(distinct) <= FEW or (gapless and len(distinct) <= MANY)
+    return "classification" if whole and few and 2 * len(distinct) <= len(numbers) + 2 else "regression"
+
+
+def _quantity(values: Array, target: str) -> Array:
+    numbers = _numbers(_plain(values))
+    if numbers is None:
+        sample = next((v for v in values.tolist() if _numbers(np.array([v], dtype=object)) is None), values.tolist()[0])
+        raise DataError(f"regression needs numbers: {target!r} holds {sample!r}; use the task classification")
+    if not np.isfinite(numbers).all():
+        raise DataError(f"a target must be finite: {target!r} holds an infinite number; drop those rows")
+    return numbers.astype(np.float32)
+
+
+def _texts(values: Array) -> Array:
+    plain = _plain(values)
+    numbers = _numbers(plain)
+    if numbers is not None and (numbers == np.round(numbers)).all():  # "1", "1.0" and 1 are one class
+        return np.array([str(int(number)) for number in numbers.tolist()], dtype=object)
+    return np.array([str(v) for v in plain.tolist()], dtype=object)
+
+
+def _order(names: Array) -> list[str]:
+    numbers = _numbers(names)
+    order = np.argsort(numbers) if numbers is not None else np.argsort(names)
+    return [str(name) for name in names[order]]
+
+
+def _match(test: Array, known: Sequence[str], target: str) -> tuple[Array, list[str]]:
+    """Fit the test part's class names to those of training; a full stop after each is a known blemish of UCI files."""
+    strange = sorted(set(test.tolist()) - set(known))
+    if strange and all(name.rstrip(".") in known for name in strange):
+        return np.array([name if name in known else name.rstrip(".") for name in test.tolist()], dtype=object), [
+            f"test labels end in a full stop that training's lack ({strange[0]!r}): taken as the same classes"
+        ]
+    if strange:
+        raise DataError(
+            f"every class of the test part must occur in training: {target!r} holds {strange[0]!r}, training has"
+            f" {', '.join(known[:5])}{' ...' if len(known) > 5 else ''}; correct or drop those rows"
+        )
+    return test, []
+
+
+def _rename(known: Sequence[str], names: Sequence[str] | None) -> tuple[str, ...]:
+    if names is None:
+        return tuple(known)
+    if not all(name.isdigit() and int(name) < len(names) for name in known):
+        return tuple(known)
+    return tuple(str(names[int(name)]) for name in known)

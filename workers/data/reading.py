@@ -1,0 +1,163 @@
+"""Reading any source into a :class:`~detol.workers.data.dataset.Dataset`."""
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from detol.errors import DataError, unknown
+from detol.workers.data import builtin, csvfile
+from detol.workers.data.assemble import assemble
+from detol.workers.data.dataset import Dataset
+from detol.workers.data.raw import KINDS, TASKS, Array, Raw
+
+SUFFIXES: Mapping[str, str] = {
+    ".npz": "npz",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".data": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".h5": "hdf5",
+    ".hdf5": "hdf5",
+    ".nc": "netcdf",
+    ".nc4": "netcdf",
+}
+
+
+def read(
+    source: "str | os.PathLike[str] | Mapping[str, Array]",
+    *,
+    target: str | int | None = None,
+    kind: str = "auto",
+    header: str = "auto",
+    variables: Mapping[str, str] | None = None,
+    validation: float = 0.2,
+    test: float = 0.2,
+    seed: int = 0,
+    limit: int | None = None,
+    task: str = "auto",
+    resize: str | tuple[int, int] | None = None,
+) -> Dataset:
+    """Read, split and measure a data set. Writes nothing; needs neither torch nor Ray.
+
+    Args:
+        source: ``digits``, ``iris``, ``wine``, ``breast_cancer`` or ``diabetes``; a path to ``.npz``, ``.csv`` (also
+            ``.tsv``, ``.data``, gzipped), ``.parquet``, ``.h5``, ``.nc`` or a folder of images in a folder for each
+            class; or a mapping of arrays, named as in an ``.npz``.
+        target: the labels: name of a column or variable, ``last``, or an index of a column.
+        kind: ``image``, ``signal`` or ``features``; ``auto`` follows :func:`detol.workers.data.layout.understand`;
+            tables are features.
+        header: whether a CSV file has one: ``auto``, ``yes`` or ``none``.
+        variables: from role (x, y, x_train, y_train, x_validation, y_validation, x_test, y_test, classes) to the name
+            in an ``.npz``, HDF5 or NetCDF file.
+        validation: share of the training rows that validate, in (0, 1), where the source has no such part.
+        test: share of the rows held out for the test, in [0, 1), where the source has no test part. These rows do not
+            depend on ``seed`` or ``limit``.
+        seed: of the validation split and of the draw by ``limit``.
+        limit: most samples for training and validation together, drawn with the classes' shares; None for all.
+        task: ``classification``, ``regression`` or ``auto`` (see :func:`detol.workers.data.labels.encode`).
+        resize: (height, width) or ``HxW`` to which the images of a folder are scaled.
+
+    Raises:
+        DataError: whatever is wrong with the source or the arguments, in one line with the remedy.
+    """
+    for name, value, known in (("kind", kind, KINDS), ("task", task, TASKS)):
+        if value not in (*known, "auto"):
+            raise unknown(name, value, (*known, "auto"), DataError)
+    if header not in csvfile.HEADERS:
+        raise unknown("header", header, csvfile.HEADERS, DataError)
+    if not 0 < validation < 1:
+        raise DataError(f"validation must be a share in (0, 1), got {validation!r}; a search chooses by it")
+    if not 0 <= test < 1:
+        raise DataError(f"test must be a share in [0, 1), got {test!r}")
+    if limit is not None and limit < 1:
+        raise DataError(f"limit must be at least 1 sample, got {limit!r}")
+    raw = _raw(source, target, header, variables, _size(resize))
+    about = {"source": "arrays" if isinstance(source, Mapping) else str(source)}
+    return assemble(raw, kind=kind, task=task, validation=validation, test=test, seed=seed, limit=limit, about=about)
+
+
+def _raw(
+    source: "str | os.PathLike[str] | Mapping[str, Array]",
+    target: str | int | None,
+    header: str,
+    variables: Mapping[str, str] | None,
+    size: tuple[int, int] | None,
+) -> Raw:
+    from detol.workers.data import arrays
+
+    if isinstance(source, Mapping):
+        held = {name: np.asarray(values) for name, values in source.items()}
+        shapes = {name: values.shape for name, values in held.items()}
+        return arrays.read("arrays", "arrays", shapes, held.__getitem__, variables, target)
+    if str(source) in builtin.NAMES:
+        return builtin.read(str(source))
+    path = Path(source)
+    if not path.exists():
+        raise _absent(path)
+    if path.is_dir():
+        from detol.workers.data import folder
+
+        return folder.read(path, size)
+    form = _form(path)
+    if size is not None:
+        raise DataError(f"resize is for a folder of images, {path} is not one; scale the images before saving them")
+    if not path.stat().st_size:
+        raise DataError(f"a data set needs samples: {path} is empty (0 bytes)")
+    if variables and form in ("csv", "parquet"):
+        raise DataError(f"variables are for .npz, HDF5 and NetCDF, {path} is a table; name its target by --target")
+    return _file(path, form, target, header, variables)
+
+
+def _file(path: Path, form: str, target: str | int | None, header: str, variables: Mapping[str, str] | None) -> Raw:
+    if form == "npz":
+        from detol.workers.data import npz
+
+        return npz.read(path, variables, target)
+    if form == "hdf5":
+        from detol.workers.data import hdf5
+
+        return hdf5.read(path, variables, target)
+    if form == "netcdf":
+        from detol.workers.data import netcdf
+
+        return netcdf.read(path, variables, target)
+    from detol.workers.data import table
+
+    return table.read(path, form, target, header)
+
+
+def _form(path: Path) -> str:
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    last = suffixes[-2] if len(suffixes) > 1 and suffixes[-1] == ".gz" else (suffixes or [""])[-1]
+    form = SUFFIXES.get(last)
+    if form is None or (suffixes[-1] == ".gz" and form != "csv"):
+        raise DataError(
+            f"the format is told by the ending: {path.name!r} has none of {', '.join(SUFFIXES)} (tables also .gz);"
+            " rename or convert the file"
+        )
+    return form
+
+
+def _absent(path: Path) -> DataError:
+    beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, [*beside, *builtin.NAMES], n=3, cutoff=0.6)
+    remedy = f"did you mean {', '.join(near)}?" if near else f"give a path, or one of {', '.join(builtin.NAMES)}"
+    return DataError(f"a data set must be there: {str(path)!r} is not; {remedy}")
+
+
+def _size(resize: "str | tuple[int, int] | None") -> tuple[int, int] | None:
+    if resize is None:
+        return None
+    parts: Any = resize.lower().split("x") if isinstance(resize, str) else resize
+    try:
+        height, width = (int(part) for part in parts)
+    except (ValueError, TypeError):
+        height = width = 0
+    if height < 1 or width < 1:
+        raise DataError(f"resize must be HEIGHTxWIDTH in pixels, such as 32x32, got {resize!r}")
+    return height, width
