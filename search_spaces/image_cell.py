@@ -1,7 +1,8 @@
 """``image_cell``: a cell of up to four operations, used in every stage, and the widths and depths of the stages.
 
-Cardinality: 22,208,337,278,820 = 11 x 2 + 11^2 x 2 x 3 x 3 + 11^3 x ... cells (with nodes, sources and joins), times 2
-stem strides, 3 rates of dropout, and 1 to 3 stages of 7 widths and 3 depths with 3 kinds of reduction.
+Cardinality: 22,208,337,278,820 = 127,077,610 cells (node i: 11 operations x i sources x i + 1 nodes to add; 3 joins
+where there are 2 to 4 nodes) x 27,804 sets of stages (21 + 3 x (21^2 + 21^3): 7 widths x 3 depths for each stage, 3
+kinds of reduction) x 2 stem strides x 3 rates of dropout.
 Source: the cell-based spaces of Zoph et al. 2018, arXiv 1707.07012, and Liu et al. 2019, arXiv 1806.09055, with the
 stage widths and depths of Radosavovic et al. 2020, arXiv 2003.13678; operations ordered as in He et al. 2016, arXiv
 1603.05027 (activation, convolution, norm).
