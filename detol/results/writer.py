@@ -1,0 +1,384 @@
+"""The record of one search in the database, as its controller writes it."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from detol.errors import ResultsError, TopologyError
+from detol.graph.digest import same
+from detol.graph.topology import Topology
+from detol.results import owner, reader
+from detol.results.engine import insert_new
+from detol.results.rows import from_text, now, report_rows, to_text, topology_row, trial_birth, trial_state
+from detol.results.schema import costs, data_sets, parents, reports, searches, steps, topologies, trials
+from detol.search.records import Event, Report, State, Trial
+
+if TYPE_CHECKING:
+    from detol.results.store import Database
+
+_COSTS = ("params", "multiply_adds", "activation_bytes", "depth")
+
+
+class SearchStore:
+    """One search in a :class:`~detol.results.store.Database`; made by its ``create_search`` and ``open_search``.
+
+    Keeps the contract of :class:`detol.search.protocols.Store`. What is not committed lives in this object alone; a
+    commit writes it in one short transaction. Memory does not grow with the number of trials: between commits it holds
+    what changed, and the last written reports of the trials that run.
+
+    Not for several threads; each search has its own.
+    """
+
+    def __init__(self, database: "Database", name: str) -> None:
+        self._database = database
+        self._name = name
+        self._token = ""
+        self._row: Mapping[str, Any] = {}
+        self._highest = -1  # the highest number given so far
+        self._steps_written = 0
+        self._beat = 0.0
+        self._births: dict[int, Trial] = {}
+        self._changed: dict[int, Trial] = {}
+        self._steps: list[tuple[int, tuple[int, ...]]] = []
+        self._spent = 0.0
+        self._written: dict[int, tuple[Report, ...]] = {}  # of running trials alone
+
+    # -- opening and closing
+
+    def load(self, token: str) -> None:
+        """Read the state of the search; ``token`` is the owner's when this object runs it, or empty."""
+        with self._database.read() as connection:
+            row = connection.execute(sa.select(searches).where(searches.c.name == self._name)).mappings().first()
+            if row is None:
+                raise self._database.missing(self._name)
+            mine = trials.c.search == row["id"]
+            highest = connection.scalar(sa.select(sa.func.max(trials.c.number)).where(mine))
+            last = connection.scalar(sa.select(sa.func.max(steps.c.number)).where(steps.c.search == row["id"]))
+            shape = connection.execute(
+                sa.select(data_sets.c.shape, data_sets.c.outputs).where(data_sets.c.digest == row["data"])
+            ).one()
+        self._row, self._token = dict(row), token
+        self._shape, self._outputs = tuple(from_text(shape[0])), shape[1]
+        self._highest = -1 if highest is None else highest
+        self._steps_written = 0 if last is None else last + 1
+
+    def take(self) -> None:
+        """Run the search from now on.
+
+        Raises:
+            ResultsError: no such search, or a controller that is alive runs it.
+        """
+        claim = owner.claim(self)
+
+        def take(connection: sa.Connection) -> bool:
+            query = sa.select(searches).where(searches.c.name == self._name).with_for_update()
+            row = connection.execute(query).mappings().first()
+            if row is None:
+                return False
+            if owner.alive(row):
+                raise ResultsError(
+                    f"search {self._name!r} is being run by process {row['pid']} on {row['host']}: "
+                    "stop that one first, or watch it with detol status"
+                )
+            change = searches.update().where(searches.c.id == row["id"])
+            connection.execute(change.values(**claim, state="running", ended=""))
+            return True
+
+        if not self._database.write(take):
+            raise self._database.missing(self._name)
+        self.load(claim["owner"])
+
+    def finish(self, state: str = "finished") -> None:
+        """Commit, say how the search ended (``finished`` or ``interrupted``), and let others run it."""
+        self._must_own()
+        self._commit({"state": state, "ended": now(), **owner.release(self._token)})
+        self._row = {**self._row, "state": state}
+        self._token = ""
+
+    def close(self) -> None:
+        """Let others run the search as it was committed last; what was not is lost. Idempotent."""
+        if self._token:
+            change = searches.update().where(searches.c.id == self._row["id"], searches.c.owner == self._token)
+            self._database.write(lambda connection: connection.execute(change.values(**owner.release(self._token))))
+            self._token = ""
+        self._forget()
+
+    # -- what the search is
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._name
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Return the settings it was created with (as JSON holds them: tuples are lists)."""
+        return dict(from_text(self._row["settings"]))
+
+    @property
+    def data(self) -> str:
+        """Digest of its data set."""
+        return str(self._row["data"])
+
+    @property
+    def recipe(self) -> str:
+        """Digest of its recipe."""
+        return str(self._row["recipe"])
+
+    @property
+    def config_digest(self) -> str:
+        """Equal for searches that would do the same."""
+        return str(self._row["config_digest"])
+
+    @property
+    def state(self) -> str:
+        """``running``, ``finished`` or ``interrupted``, as it was when opened or finished here."""
+        return str(self._row["state"])
+
+    @property
+    def created(self) -> str:
+        """When it was created: UTC, ISO 8601."""
+        return str(self._row["created"])
+
+    @property
+    def consumed(self) -> float:
+        """Consumed time in seconds, what is not committed yet included."""
+        return float(self._row["consumed"]) + self._spent
+
+    def amend(self, **changes: Any) -> None:
+        """Change settings for the rest of the search (more trials, other limits); durable at once."""
+        self._must_own()
+        settings = {**self.settings, **changes}
+        columns: dict[str, Any] = {"settings": to_text(settings)}
+        columns |= {key: changes[key] for key in ("trials", "epochs") if key in changes}
+        self._commit(columns)
+        self._row = {**self._row, **columns}
+
+    # -- writing
+
+    def add(self, trial: Trial) -> None:
+        """Record a new trial.
+
+        Raises:
+            ValueError: its number was given before, or its curve is not as long as its reports.
+        """
+        self._must_own()
+        if self._holds(trial.number):
+            raise ValueError(f"trial {trial.number} of search {self._name!r} exists: a number is never given again")
+        self._keep(trial)
+        self._births[trial.number] = trial
+        self._highest = max(self._highest, trial.number)
+
+    def record(self, trial: Trial, event: Event | None = None) -> None:  # noqa: ARG002  the trial holds what it brought
+        """Record the new state of a trial; its reports are stored as the trial holds them, each once.
+
+        Raises:
+            ValueError: there is no trial of that number, or its curve is not as long as its reports.
+        """
+        self._must_own()
+        if not self._holds(trial.number):
+            raise ValueError(f"trial {trial.number} of search {self._name!r} was never added")
+        self._keep(trial)
+
+    def step(self, asked: int, told: Sequence[int]) -> None:
+        """Log one step of the strategy: it was told these trials, then asked for so many (0: not asked)."""
+        self._must_own()
+        self._steps.append((int(asked), tuple(int(number) for number in told)))
+
+    def spend(self, seconds: float) -> None:
+        """Add to the consumed time of the search."""
+        self._spent += seconds
+
+    def commit(self) -> None:
+        """Make everything so far durable, all or nothing; refreshes the heartbeat (call it while waiting, too).
+
+        Raises:
+            ResultsError: the database cannot be written, or another controller has taken the search over.
+        """
+        waiting = self._births or self._changed or self._steps or self._spent
+        if self._token and (waiting or time.time() - self._beat > owner.BEAT_SECONDS):
+            self._commit({})
+
+    def _keep(self, trial: Trial) -> None:
+        if len(trial.curve) != len(trial.reports):
+            raise ValueError(f"trial {trial.number} has {len(trial.reports)} reports and {len(trial.curve)} scores")
+        self._changed[trial.number] = trial
+
+    def _must_own(self) -> None:
+        if not self._token:
+            raise ValueError(f"search {self._name!r} is open for reading only")
+
+    def _holds(self, number: int) -> bool:
+        if number > self._highest:
+            return False
+        if number in self._changed or number in self._written:
+            return True
+        query = sa.select(trials.c.number).where(trials.c.search == self._row["id"], trials.c.number == number)
+        with self._database.read() as connection:
+            return connection.scalar(query) is not None
+
+    def _commit(self, columns: Mapping[str, Any]) -> None:
+        beat = time.time()
+        self._database.write(lambda connection: self._write(connection, {"heartbeat": beat, **columns}))
+        self._beat = beat
+        self._steps_written += len(self._steps)
+        self._row = {**self._row, "consumed": self.consumed}
+        for number, trial in self._changed.items():
+            if trial.state.final:
+                self._written.pop(number, None)
+            else:
+                self._written[number] = trial.reports
+        self._clear()
+
+    def _clear(self) -> None:
+        self._births, self._changed, self._steps, self._spent = {}, {}, [], 0.0
+
+    def _forget(self) -> None:
+        self._clear()
+        self._written = {}
+
+    def _write(self, connection: sa.Connection, columns: Mapping[str, Any]) -> None:
+        search = self._row["id"]
+        mine = searches.update().where(searches.c.id == search, searches.c.owner == self._token)
+        change = mine.values(consumed=searches.c.consumed + self._spent, **columns)
+        if connection.execute(change).rowcount != 1:
+            raise ResultsError(f"search {self._name!r} was taken over by another controller: this one stops writing")
+        self._write_trials(connection, search)
+        self._write_reports(connection, search)
+        if self._steps:
+            rows = [
+                {"search": search, "number": number, "asked": asked, "told": to_text(list(told))}
+                for number, (asked, told) in enumerate(self._steps, start=self._steps_written)
+            ]
+            connection.execute(steps.insert(), rows)
+
+    def _write_trials(self, connection: sa.Connection, search: int) -> None:
+        new: list[dict[str, Any]] = []
+        old: list[dict[str, Any]] = []
+        lines: list[dict[str, int]] = []
+        forms: dict[str, dict[str, str]] = {}
+        prices: dict[str, dict[str, Any]] = {}
+        for number, trial in self._changed.items():
+            columns = trial_state(trial)
+            if number not in self._births:
+                old.append({"_search": search, "_number": number, **columns})
+                continue
+            form = topology_row(trial.candidate.topology, trial.digest)
+            forms[form["key"]] = form
+            price = self._price(trial)
+            if price is not None:
+                prices[form["key"]] = {"topology": form["key"], "data": self.data, **price}
+            keys = {
+                "search": search,
+                "number": number,
+                "topology": form["key"],
+                "recipe": self.recipe,
+                "data": self.data,
+            }
+            new.append({**keys, **trial_birth(trial), **columns})
+            for slot, parent in enumerate(trial.candidate.parents):
+                lines.append({"search": search, "number": number, "slot": slot, "parent": parent})
+        dialect = connection.dialect.name
+        for statement, rows in (
+            (insert_new(topologies, dialect), list(forms.values())),
+            (insert_new(costs, dialect), list(prices.values())),
+            (trials.insert(), new),
+            (parents.insert(), lines),
+        ):
+            if rows:
+                connection.execute(statement, rows)
+        if old:
+            which = (trials.c.search == sa.bindparam("_search"), trials.c.number == sa.bindparam("_number"))
+            values: dict[str, Any] = {key: sa.bindparam(key) for key in old[0] if not key.startswith("_")}
+            connection.execute(trials.update().where(*which).values(values), old)
+
+    def _write_reports(self, connection: sa.Connection, search: int) -> None:
+        rows = []
+        for number, trial in self._changed.items():
+            start = 0
+            if number not in self._births:
+                before = self._written.get(number)
+                if before is not None and trial.reports[: len(before)] == before:
+                    start = len(before)
+                else:  # another attempt, or a search that was opened again
+                    mine = (reports.c.search == search, reports.c.number == number)
+                    connection.execute(reports.delete().where(*mine))
+            rows += [{"search": search, "number": number, **row} for row in report_rows(trial, start)]
+        if rows:
+            connection.execute(reports.insert(), rows)
+
+    def _price(self, trial: Trial) -> dict[str, int] | None:
+        """Return what a topology costs on the search's data; ``None`` where that is not defined (tables, no data)."""
+        if all(isinstance(trial.extra.get(name), int) for name in _COSTS):
+            return {name: int(trial.extra[name]) for name in _COSTS}
+        if not self._shape or self._outputs is None:
+            return None
+        from detol.graph.cost import cost
+
+        try:
+            found = cost(trial.candidate.topology, self._shape, self._outputs)
+        except TopologyError:
+            return None
+        return {name: int(getattr(found, name)) for name in _COSTS}
+
+    # -- reading
+
+    def trials(self) -> Sequence[Trial]:
+        """Return all trials of this search by number, what is not committed yet included."""
+        with self._database.read() as connection:
+            found = {t.number: t for t in reader.read_trials(connection, trials.c.search == self._row["id"])}
+        found.update(self._changed)
+        return [found[number] for number in sorted(found)]
+
+    def steps(self) -> list[tuple[int, tuple[int, ...]]]:
+        """Return the logged steps in order: how many were asked for after which trials were told."""
+        query = sa.select(steps.c.asked, steps.c.told).where(steps.c.search == self._row["id"])
+        with self._database.read() as connection:
+            rows = connection.execute(query.order_by(steps.c.number)).all()
+        return [(asked, tuple(from_text(told))) for asked, told in rows] + self._steps
+
+    def known(
+        self, digest: str, recipe: str, data: str, epochs: int, topology: Topology | None = None
+    ) -> Sequence[Trial]:
+        """Return finished scored trials of any search with this topology, recipe, data and schedule length.
+
+        Args:
+            digest: of the topology.
+            recipe: digest.
+            data: digest.
+            epochs: length of the schedule.
+            topology: what ``digest`` is of. When given, a hit is confirmed by an exact isomorphism, so that even two
+                networks whose digests collide are never mixed.
+
+        Returns:
+            Trained trials alone (not those that were answered themselves); ``reused`` of each says where it stands.
+            Completed ones come first, then by epochs trained, most first.
+        """
+        with self._database.read() as connection:
+            found = reader.known(connection, digest, recipe, data, epochs)
+        if (recipe, data) == (self.recipe, self.data):
+            found = self._with_changed(found, digest, epochs)
+        if topology is not None:
+            found = [t for t in found if t.candidate.topology == topology or same(t.candidate.topology, topology)]
+        return sorted(found, key=lambda t: (t.state is not State.COMPLETED, -t.epoch))
+
+    def _with_changed(self, found: list[Trial], digest: str, epochs: int) -> list[Trial]:
+        own = {f"{self._name}/{number}" for number in self._changed}
+        found = [trial for trial in found if trial.reused not in own]
+        return found + [
+            reader.placed(trial, self._name)
+            for trial in self._changed.values()
+            if trial.digest == digest and trial.epochs == epochs and reader.answers(trial)
+        ]
+
+    def twin(self, config_digest: str) -> "SearchStore | None":
+        """Return another search with this config digest, open for reading: a finished one before others, the newest."""
+        query = sa.select(searches.c.name).where(
+            searches.c.config_digest == config_digest, searches.c.id != self._row["id"]
+        )
+        finished_first = sa.case((searches.c.state == "finished", 0), else_=1)
+        with self._database.read() as connection:
+            name = connection.scalar(query.order_by(finished_first, searches.c.id.desc()).limit(1))
+        return None if name is None else self._database.open_search(name, lock=False)
