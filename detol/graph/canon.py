@@ -7,6 +7,7 @@ automorphism exchanges only one is tried.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TypeAlias
 
 Certificate: TypeAlias = tuple[tuple[int, ...], tuple[tuple[int, int, int], ...]]
@@ -50,7 +51,7 @@ class Graph:
             found += symmetries
             ordered.append((tuple(colours[v] for v in order), self._certificate(order, colours), order))
         ordered.sort(key=lambda entry: entry[:2])
-        for one, other in zip(ordered, ordered[1:], strict=False):
+        for one, other in pairwise(ordered):
             if one[:2] == other[:2]:  # equal parts may change places
                 there = dict(zip(one[2], other[2], strict=True))
                 found.append(there | {new: old for old, new in there.items()})

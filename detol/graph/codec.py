@@ -53,7 +53,8 @@ def from_json(text: str) -> Topology:
         raise TopologyError(f'a topology\'s JSON says "format": "{FORMAT}", got {text[:40]!r}')
     if document.get("version") != VERSION:
         raise TopologyError(
-            f"topology JSON has version {VERSION} here, got {document.get('version')!r}: read it with the detol that wrote it"
+            f"topology JSON has version {VERSION} here, got {document.get('version')!r}: "
+            "read it with the detol that wrote it"
         )
     cells: list[Topology] = []
     for number, body in enumerate(_typed(document.get("cells", []), list, "cells", "a list")):
@@ -75,7 +76,7 @@ def _body(topology: Topology, cells: list[dict[str, Any]], known: dict[Topology,
     return {"nodes": nodes, "edges": [list(edge) for edge in topology.edges]}
 
 
-def _topology(body: Any, cells: Sequence[Topology], where: str) -> Topology:  # noqa: ANN401
+def _topology(body: Any, cells: Sequence[Topology], where: str) -> Topology:
     _typed(body, dict, where, "an object")
     nodes = _typed(body.get("nodes"), dict, f"nodes of {where}", "an object")
     edges = _typed(body.get("edges"), list, f"edges of {where}", "a list")
@@ -85,7 +86,7 @@ def _topology(body: Any, cells: Sequence[Topology], where: str) -> Topology:  # 
     return Topology({name: _node(node, cells, f"node {name!r} of {where}") for name, node in nodes.items()}, edges)
 
 
-def _node(node: Any, cells: Sequence[Topology], where: str) -> Operation | Topology:  # noqa: ANN401
+def _node(node: Any, cells: Sequence[Topology], where: str) -> Operation | Topology:
     _typed(node, dict, where, "an object")
     if node.keys() == {"cell"}:
         number = node["cell"]
@@ -93,7 +94,9 @@ def _node(node: Any, cells: Sequence[Topology], where: str) -> Operation | Topol
             raise TopologyError(f"{where}: there is no cell {number!r} before it")
         return cells[number]
     if not {"op"} <= node.keys() <= {"op", "with"} or not isinstance(node["op"], str):
-        raise TopologyError(f'{where}: a node is {{"op": KIND, "with": {{...}}}} or {{"cell": NUMBER}}, got {sorted(node)}')
+        raise TopologyError(
+            f'{where}: a node is {{"op": KIND, "with": {{...}}}} or {{"cell": NUMBER}}, got {sorted(node)}'
+        )
     parameters: Mapping[str, Any] = _typed(node.get("with", {}), dict, f'"with" of {where}', "an object")
     for name, value in parameters.items():
         if isinstance(value, dict | list):
@@ -104,7 +107,7 @@ def _node(node: Any, cells: Sequence[Topology], where: str) -> Operation | Topol
         raise TopologyError(f"{where}: {error}") from None
 
 
-def _typed(value: Any, kind: type, where: str, rule: str) -> Any:  # noqa: ANN401
+def _typed(value: Any, kind: type, where: str, rule: str) -> Any:
     if not isinstance(value, kind):
         raise TopologyError(f"{where}: must be {rule}, got {json.dumps(value)[:40]}")
     return value

@@ -166,7 +166,9 @@ for _kind in (
     Kind(
         "linear",
         {
-            "features": Parameter(None, "a whole number >= 1, or None for as many as the input has", _whole(1, optional=True)),
+            "features": Parameter(
+                None, "a whole number >= 1, or None for as many as the input has", _whole(1, optional=True)
+            ),
             "activation": _ACTIVATION,
             "norm": _NORM,
             "dropout": _RATE,

@@ -64,9 +64,7 @@ class Plan:
     @property
     def projections(self) -> tuple[Term, ...]:
         """Each different projection once: nodes that want the same tensor in the same shape share one."""
-        found = {
-            (term.source, term.after): term for step in self.steps for term in step.terms if term.projected
-        }
+        found = {(term.source, term.after): term for step in self.steps for term in step.terms if term.projected}
         return tuple(found.values())
 
 
@@ -128,9 +126,13 @@ def depth(plan: Plan) -> int:
     """Return the most operations on a path from input to output, those inside cells counted, merges not."""
     depths: Counter[str] = Counter()
     for step in plan.steps:
-        own = depth(step.work) if isinstance(step.work, Plan) else int(step.work.kind not in _FREE)
-        depths[step.name] = own + max((depths[term.source] for term in step.terms), default=0)
+        depths[step.name] = own_depth(step.work) + max((depths[term.source] for term in step.terms), default=0)
     return depths[plan.steps[-1].name]
+
+
+def own_depth(work: Operation | Plan) -> int:
+    """Return a node's share in ``depth``: 1 for an operation, a cell's own depth, 0 for merges, input and output."""
+    return depth(work) if isinstance(work, Plan) else int(work.kind not in _FREE)
 
 
 _FREE = ("input", "output", "add", "concat")

@@ -49,9 +49,7 @@ def infer(topology: Topology, shape: Sequence[int]) -> Mapping[str, Shape]:
     found = plan(topology, shape)
     return MappingProxyType(
         {step.name: step.after for step in found.steps}
-        | {
-            name: merged([found.after(source) for source in terms]) for name, terms in found.form.contracted.items()
-        }
+        | {name: merged([found.after(source) for source in terms]) for name, terms in found.form.contracted.items()}
     )
 
 
@@ -88,7 +86,9 @@ def _sizes(shapes: Sequence[Shape]) -> Shape:
     if 1 in ranks:
         return ()
     if len(ranks) > 1:
-        raise ShapeError(f"tensors that meet have equally many axes, got {sorted(set(shapes))}: flatten or pool them first")
+        raise ShapeError(
+            f"tensors that meet have equally many axes, got {sorted(set(shapes))}: flatten or pool them first"
+        )
     return tuple(min(sizes) for sizes in zip(*(shape[1:] for shape in shapes), strict=True))
 
 

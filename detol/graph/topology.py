@@ -6,6 +6,7 @@ It *has* a graph (networkx), it is not one: nothing can change it, so it can be 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from heapq import heappop, heappush
+from itertools import pairwise
 from types import MappingProxyType
 
 import networkx as nx
@@ -100,10 +101,10 @@ class Topology:
         while ready:  # own code, for every topology that is made runs it
             number = heappop(ready)
             found.append(names[number])
-            for target in ahead[number]:
-                missing[target] -= 1
-                if not missing[target]:
-                    heappush(ready, target)
+            for after in ahead[number]:
+                missing[after] -= 1
+                if not missing[after]:
+                    heappush(ready, after)
         return tuple(found)
 
     @cached_property
@@ -139,7 +140,9 @@ class Topology:
         """Return e.g. ``Topology(7 nodes, 9 edges)``."""
         return f"Topology({len(self.nodes)} nodes, {len(self.edges)} edges)"
 
-    def __reduce__(self) -> tuple[type["Topology"], tuple[dict[str, "Operation | Topology"], tuple[tuple[str, str], ...]]]:
+    def __reduce__(
+        self,
+    ) -> tuple[type["Topology"], tuple[dict[str, "Operation | Topology"], tuple[tuple[str, str], ...]]]:
         """Pickle by constructor, so that caches do not travel."""
         return Topology, (dict(self.nodes), self.edges)
 
@@ -150,4 +153,4 @@ def chain(*layers: "Operation | Topology") -> Topology:
     nodes.update({str(number): layer for number, layer in enumerate(layers, start=1)})
     nodes["output"] = op("output")
     names = list(nodes)
-    return Topology(nodes, list(zip(names, names[1:], strict=False)))
+    return Topology(nodes, list(pairwise(names)))
