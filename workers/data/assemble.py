@@ -35,7 +35,7 @@ def assemble(
         DataError: too few samples, a limit beyond them, or what labels, layout and columns refuse.
     """
     found = labels.encode({role: part.y for role, part in raw.parts.items()}, task, raw.classes, raw.target)
-    parts = {role: Part(part.take(found.kept[role]).x, found.y[role]) for role, part in raw.parts.items()}
+    parts = {role: _labelled(part, found.kept[role], found.y[role]) for role, part in raw.parts.items()}
     parts = {role: part for role, part in parts.items() if len(part.y) or role == "train"}
     notes = [*raw.notes, *found.notes]
     parts, test_from = _split(parts, raw, found.task, validation, test, seed, limit, notes)
@@ -123,6 +123,10 @@ def _split(
                 f"{role} needs samples: {total} samples of {raw.name!r} leave none for it; change the shares"
             )
     return {**parts, "train": pool}, test_from
+
+
+def _labelled(part: Part, kept: Array, y: Array) -> Part:
+    return Part(part.x if kept.all() else part.take(kept).x, y)
 
 
 def _draw(part: Part, count: int, seed: int, classes: bool) -> Part:

@@ -129,5 +129,5 @@ def content_digest(splits: Mapping[str, Split], how: Mapping[str, Any]) -> str:
     for name, part in splits.items():
         for array in (part.x, part.y):
             digest.update(f"{name} {array.dtype.str} {array.shape};".encode())
-            digest.update(memoryview(np.ascontiguousarray(array)).cast("B") if array.size else b"")
+            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return f"{CONTENT_VERSION}:{digest.hexdigest()}"

@@ -125,7 +125,11 @@ def _three(x: Array, shape: tuple[int, ...], kind: str) -> tuple[Layout, list[st
     signal = x.dtype != np.uint8 and min(shape) <= MOST_CHANNELS and max(shape) >= 2 * min(shape)
     if kind == "image" or (kind == "auto" and not signal):
         return Layout("image", "nhw", shape), []
-    notes = [] if kind == "signal" else [f"samples of the shape {shape} taken as signals; the kind image overrides it"]
+    notes = (
+        []
+        if kind == "signal" or shape[0] == 1
+        else [f"samples of the shape {shape} taken as signals; the kind image overrides it"]
+    )
     if shape[0] > MOST_CHANNELS and shape[1] <= MOST_CHANNELS:
         return Layout("signal", "nlc", shape), [*notes, f"signals of the shape {shape} taken as (length, channels)"]
     return Layout("signal", "ncl", shape), notes

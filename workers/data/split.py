@@ -42,4 +42,4 @@ def _quotas(sizes: npt.NDArray[np.int64], count: int) -> Rows:
     for code in order:
         if quotas.sum() < count and quotas[code] < sizes[code] - 1:
             quotas[code] += 1
-    return quotas
+    return np.asarray(quotas, dtype=np.int64)
