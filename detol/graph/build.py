@@ -319,22 +319,22 @@ def _mbconv(operation: Operation, before: Shape, after: Shape) -> nn.Module:
     return _named(*parts)
 
 
-def _squeeze_excite(operation: Operation, before: Shape, after: Shape) -> nn.Module:
+def _squeeze_excite(operation: Operation, before: Shape, after: Shape) -> nn.Module:  # noqa: ARG001
     return SqueezeExcite(before[0], squeezed(operation, before[0]), len(before) - 1)
 
 
-def _pool(operation: Operation, before: Shape, after: Shape) -> nn.Module:
+def _pool(operation: Operation, before: Shape, after: Shape) -> nn.Module:  # noqa: ARG001
     kernel, stride = number(operation, "kernel"), number(operation, "stride")
     if operation["mode"] == "max":
         return _MAXIMUM[len(after)](kernel, stride=stride, padding=(kernel - 1) // 2)
     return _AVERAGE[len(after)](kernel, stride=stride, padding=(kernel - 1) // 2, count_include_pad=False)
 
 
-def _global_pool(operation: Operation, before: Shape, after: Shape) -> nn.Module:
+def _global_pool(operation: Operation, before: Shape, after: Shape) -> nn.Module:  # noqa: ARG001
     return GlobalPool(str(operation["mode"]))
 
 
-def _flatten(operation: Operation, before: Shape, after: Shape) -> nn.Module:
+def _flatten(operation: Operation, before: Shape, after: Shape) -> nn.Module:  # noqa: ARG001
     return nn.Flatten()
 
 
@@ -345,17 +345,17 @@ def _linear(operation: Operation, before: Shape, after: Shape) -> nn.Module:
     return _named(*layers, *([("dropout", nn.Dropout(float(rate)))] if rate else []))
 
 
-def _dropout(operation: Operation, before: Shape, after: Shape) -> nn.Module:
+def _dropout(operation: Operation, before: Shape, after: Shape) -> nn.Module:  # noqa: ARG001
     rate = operation["rate"]
     assert isinstance(rate, float)
     return nn.Dropout(rate)
 
 
-def _norm(operation: Operation, before: Shape, after: Shape) -> nn.Module:
+def _norm(operation: Operation, before: Shape, after: Shape) -> nn.Module:  # noqa: ARG001
     return _NORM[len(after)](after[0])
 
 
-def _activation(operation: Operation, before: Shape, after: Shape) -> nn.Module:
+def _activation(operation: Operation, before: Shape, after: Shape) -> nn.Module:  # noqa: ARG001
     return _act(operation, "fn")[0][1]
 
 

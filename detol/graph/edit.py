@@ -137,7 +137,8 @@ def _normal(topology: Topology) -> Normal:
         stands[name] = {name: 1}
     inputs.setdefault(topology.input, [])
     inputs.setdefault(topology.output, [])
-    kept = {name: op("add") if _contracts(node, 1) else node for name, node in nodes.items() if name in inputs}
+    parts = set(adds.values())
+    kept = {name: op("add") if name in parts else node for name, node in nodes.items() if name in inputs}
     place = {name: number for number, name in enumerate(kept)}
     terms = {
         name: tuple(inputs[name] if concatenates(node) else sorted(inputs[name], key=lambda term: place[term[0]]))
