@@ -4,6 +4,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -129,6 +130,7 @@ def one_line(url: sa.URL, doing: str) -> Iterator[None]:
         raise ResultsError(f"cannot {doing} the results database {shown(url)}: {first_line(error, url)}") from None
 
 
+@cache
 def insert_new(table: sa.Table, dialect: str) -> Any:
     """Return an insert that leaves rows alone which exist already."""
     if dialect == "postgresql":

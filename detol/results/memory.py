@@ -247,13 +247,10 @@ class MemoryStore:
         return sorted(found, key=lambda t: (t.state is not State.COMPLETED, -t.epoch))
 
     def twin(self, config_digest: str) -> "MemoryStore | None":
-        """Return another search with this config digest, for reading: a finished one before others, the newest."""
-        names = [
-            name
-            for name, kept in self._database.searches.items()
+        """Return the longest other search with this config digest, the newest of those, for reading."""
+        others = [
+            (len(kept.trials), place, name)
+            for place, (name, kept) in enumerate(self._database.searches.items())
             if kept.config_digest == config_digest and name != self._name
         ]
-        if not names:
-            return None
-        newest = max(enumerate(names), key=lambda pair: (self._database.searches[pair[1]].state == "finished", pair[0]))
-        return self._database.open_search(newest[1], lock=False)
+        return self._database.open_search(max(others)[2], lock=False) if others else None

@@ -13,37 +13,20 @@ from detol.search.records import State, Trial
 SCORED = tuple(str(state) for state in State if state.scored)
 """States that carry a score, as the database writes them."""
 
-
-def answers(trial: Trial) -> bool:
-    """Return whether a trial can answer for another of the same topology: trained here, ended, and scored."""
-    return trial.state.scored and trial.scores is not None and not trial.reused
-
-
-def placed(trial: Trial, search: str) -> Trial:
-    """Return a trial whose ``reused`` says where it stands."""
-    return replace(trial, reused=f"{search}/{trial.number}")
-
-
-def read_trials(connection: sa.Connection, which: "sa.ColumnElement[bool]") -> Iterator[Trial]:
-    """Yield the trials of one search that fulfil a condition on ``trials``, by number."""
-    rows = connection.execute(
-        sa.select(trials, topologies.c.body).join_from(trials, topologies).where(which).order_by(trials.c.number)
-    ).mappings()
-    curves: dict[int, list[Row]] = defaultdict(list)
-    query = sa.select(reports).join_from(reports, trials).where(which).order_by(reports.c.number, reports.c.epoch)
-    for report in connection.execute(query).mappings():
-        curves[report["number"]].append(report)
-    lines: dict[int, list[int]] = defaultdict(list)
-    query = sa.select(parents).join_from(parents, trials).where(which).order_by(parents.c.number, parents.c.slot)
-    for line in connection.execute(query).mappings():
-        lines[line["number"]].append(line["parent"])
-    for row in rows:
-        yield to_trial(row, lines.get(row["number"], ()), curves.get(row["number"], ()))
-
-
+# Statements are made once: making one costs more than running it.
+_TRIALS = sa.select(trials, topologies.c.body).join_from(trials, topologies)
+_ALL = _TRIALS.where(trials.c.search == sa.bindparam("of")).order_by(trials.c.number)
+_ONE = _TRIALS.where(trials.c.search == sa.bindparam("of"), trials.c.number == sa.bindparam("only"))
+_REPORTS = sa.select(reports).where(reports.c.search == sa.bindparam("of"))
+_ALL_REPORTS = _REPORTS.order_by(reports.c.number, reports.c.epoch)
+_ITS_REPORTS = _REPORTS.where(reports.c.number == sa.bindparam("only")).order_by(reports.c.epoch)
+_PARENTS = sa.select(parents).where(parents.c.search == sa.bindparam("of"))
+_ALL_PARENTS = _PARENTS.order_by(parents.c.number, parents.c.slot)
+_ITS_PARENTS = _PARENTS.where(parents.c.number == sa.bindparam("only")).order_by(parents.c.slot)
 _KNOWN = (
-    sa.select(trials.c.search, trials.c.number, searches.c.name)
-    .join_from(trials, searches)
+    sa.select(trials, topologies.c.body, searches.c.name)
+    .join_from(trials, topologies)
+    .join(searches, searches.c.id == trials.c.search)
     .where(
         trials.c.digest == sa.bindparam("digest"),
         trials.c.recipe == sa.bindparam("recipe"),
@@ -57,14 +40,43 @@ _KNOWN = (
 )
 
 
+def answers(trial: Trial) -> bool:
+    """Return whether a trial can answer for another of the same topology: trained here, ended, and scored."""
+    return trial.state.scored and trial.scores is not None and not trial.reused
+
+
+def placed(trial: Trial, search: str) -> Trial:
+    """Return a trial whose ``reused`` says where it stands."""
+    return replace(trial, reused=f"{search}/{trial.number}")
+
+
+def all_trials(connection: sa.Connection, search: int) -> Iterator[Trial]:
+    """Yield the trials of a search, by its id, in the order of their numbers."""
+    of = {"of": search}
+    curves: dict[int, list[Row]] = defaultdict(list)
+    for report in connection.execute(_ALL_REPORTS, of).mappings():
+        curves[report["number"]].append(report)
+    lines: dict[int, list[int]] = defaultdict(list)
+    for line in connection.execute(_ALL_PARENTS, of).mappings():
+        lines[line["number"]].append(line["parent"])
+    for row in connection.execute(_ALL, of).mappings():
+        yield to_trial(row, lines.pop(row["number"], ()), curves.pop(row["number"], ()))
+
+
+def one_trial(connection: sa.Connection, search: int, number: int) -> Trial | None:
+    """Return one trial by the id of its search and its number, ``None`` when there is none."""
+    row = connection.execute(_ONE, {"of": search, "only": number}).mappings().first()
+    return None if row is None else _complete(connection, row)
+
+
 def known(connection: sa.Connection, digest: str, recipe: str, data: str, epochs: int) -> list[Trial]:
     """Return the trained, scored trials of all searches with these digests; ``reused`` says where each stands."""
     values = {"digest": digest, "recipe": recipe, "data": data, "epochs": epochs}
-    return [
-        placed(one(connection, search, number), name) for search, number, name in connection.execute(_KNOWN, values)
-    ]
+    rows = connection.execute(_KNOWN, values).mappings().all()
+    return [placed(_complete(connection, row), row["name"]) for row in rows]
 
 
-def one(connection: sa.Connection, search: int, number: int) -> Trial:
-    """Return one trial by the id of its search and its number; ``StopIteration`` when there is none."""
-    return next(read_trials(connection, sa.and_(trials.c.search == search, trials.c.number == number)))
+def _complete(connection: sa.Connection, row: Row) -> Trial:
+    which = {"of": row["search"], "only": row["number"]}
+    lines = [line["parent"] for line in connection.execute(_ITS_PARENTS, which).mappings()]
+    return to_trial(row, lines, connection.execute(_ITS_REPORTS, which).mappings().all())

@@ -6,19 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from detol.errors import ResultsError, TopologyError
+from detol.errors import ResultsError
 from detol.graph.digest import same
 from detol.graph.topology import Topology
 from detol.results import owner, reader
-from detol.results.engine import insert_new
-from detol.results.rows import from_text, now, report_rows, to_text, topology_row, trial_birth, trial_state
-from detol.results.schema import costs, data_sets, parents, reports, searches, steps, topologies, trials
-from detol.search.records import Event, Report, State, Trial
+from detol.results.changes import Changes, Place
+from detol.results.rows import from_text, now, to_text
+from detol.results.schema import data_sets, searches, steps, trials
+from detol.search.records import Event, State, Trial
 
 if TYPE_CHECKING:
     from detol.results.store import Database
-
-_COSTS = ("params", "multiply_adds", "activation_bytes", "depth")
 
 
 class SearchStore:
@@ -39,11 +37,7 @@ class SearchStore:
         self._highest = -1  # the highest number given so far
         self._steps_written = 0
         self._beat = 0.0
-        self._births: dict[int, Trial] = {}
-        self._changed: dict[int, Trial] = {}
-        self._steps: list[tuple[int, tuple[int, ...]]] = []
-        self._spent = 0.0
-        self._written: dict[int, tuple[Report, ...]] = {}  # of running trials alone
+        self._changes = Changes()
 
     # -- opening and closing
 
@@ -60,7 +54,7 @@ class SearchStore:
                 sa.select(data_sets.c.shape, data_sets.c.outputs).where(data_sets.c.digest == row["data"])
             ).one()
         self._row, self._token = dict(row), token
-        self._shape, self._outputs = tuple(from_text(shape[0])), shape[1]
+        self._place = Place(row["id"], row["data"], row["recipe"], tuple(from_text(shape[0])), shape[1])
         self._highest = -1 if highest is None else highest
         self._steps_written = 0 if last is None else last + 1
 
@@ -103,7 +97,7 @@ class SearchStore:
             change = searches.update().where(searches.c.id == self._row["id"], searches.c.owner == self._token)
             self._database.write(lambda connection: connection.execute(change.values(**owner.release(self._token))))
             self._token = ""
-        self._forget()
+        self._changes.forget()
 
     # -- what the search is
 
@@ -145,7 +139,7 @@ class SearchStore:
     @property
     def consumed(self) -> float:
         """Consumed time in seconds, what is not committed yet included."""
-        return float(self._row["consumed"]) + self._spent
+        return float(self._row["consumed"]) + self._changes.spent
 
     def amend(self, **changes: Any) -> None:
         """Change settings for the rest of the search (more trials, other limits); durable at once."""
@@ -168,7 +162,7 @@ class SearchStore:
         if self._holds(trial.number):
             raise ValueError(f"trial {trial.number} of search {self._name!r} exists: a number is never given again")
         self._keep(trial)
-        self._births[trial.number] = trial
+        self._changes.births.add(trial.number)
         self._highest = max(self._highest, trial.number)
 
     def record(self, trial: Trial, event: Event | None = None) -> None:  # noqa: ARG002  the trial holds what it brought
@@ -185,11 +179,11 @@ class SearchStore:
     def step(self, asked: int, told: Sequence[int]) -> None:
         """Log one step of the strategy: it was told these trials, then asked for so many (0: not asked)."""
         self._must_own()
-        self._steps.append((int(asked), tuple(int(number) for number in told)))
+        self._changes.steps.append((int(asked), tuple(int(number) for number in told)))
 
     def spend(self, seconds: float) -> None:
         """Add to the consumed time of the search."""
-        self._spent += seconds
+        self._changes.spent += seconds
 
     def commit(self) -> None:
         """Make everything so far durable, all or nothing; refreshes the heartbeat (call it while waiting, too).
@@ -197,14 +191,13 @@ class SearchStore:
         Raises:
             ResultsError: the database cannot be written, or another controller has taken the search over.
         """
-        waiting = self._births or self._changed or self._steps or self._spent
-        if self._token and (waiting or time.time() - self._beat > owner.BEAT_SECONDS):
+        if self._token and (self._changes or time.time() - self._beat > owner.BEAT_SECONDS):
             self._commit({})
 
     def _keep(self, trial: Trial) -> None:
         if len(trial.curve) != len(trial.reports):
             raise ValueError(f"trial {trial.number} has {len(trial.reports)} reports and {len(trial.curve)} scores")
-        self._changed[trial.number] = trial
+        self._changes.trials[trial.number] = trial
 
     def _must_own(self) -> None:
         if not self._token:
@@ -213,7 +206,7 @@ class SearchStore:
     def _holds(self, number: int) -> bool:
         if number > self._highest:
             return False
-        if number in self._changed or number in self._written:
+        if number in self._changes.trials or number in self._changes.written:
             return True
         query = sa.select(trials.c.number).where(trials.c.search == self._row["id"], trials.c.number == number)
         with self._database.read() as connection:
@@ -223,113 +216,24 @@ class SearchStore:
         beat = time.time()
         self._database.write(lambda connection: self._write(connection, {"heartbeat": beat, **columns}))
         self._beat = beat
-        self._steps_written += len(self._steps)
+        self._steps_written += len(self._changes.steps)
         self._row = {**self._row, "consumed": self.consumed}
-        for number, trial in self._changed.items():
-            if trial.state.final:
-                self._written.pop(number, None)
-            else:
-                self._written[number] = trial.reports
-        self._clear()
-
-    def _clear(self) -> None:
-        self._births, self._changed, self._steps, self._spent = {}, {}, [], 0.0
-
-    def _forget(self) -> None:
-        self._clear()
-        self._written = {}
+        self._changes.done()
 
     def _write(self, connection: sa.Connection, columns: Mapping[str, Any]) -> None:
-        search = self._row["id"]
-        mine = searches.update().where(searches.c.id == search, searches.c.owner == self._token)
-        change = mine.values(consumed=searches.c.consumed + self._spent, **columns)
+        mine = searches.update().where(searches.c.id == self._row["id"], searches.c.owner == self._token)
+        change = mine.values(consumed=searches.c.consumed + self._changes.spent, **columns)
         if connection.execute(change).rowcount != 1:
             raise ResultsError(f"search {self._name!r} was taken over by another controller: this one stops writing")
-        self._write_trials(connection, search)
-        self._write_reports(connection, search)
-        if self._steps:
-            rows = [
-                {"search": search, "number": number, "asked": asked, "told": to_text(list(told))}
-                for number, (asked, told) in enumerate(self._steps, start=self._steps_written)
-            ]
-            connection.execute(steps.insert(), rows)
-
-    def _write_trials(self, connection: sa.Connection, search: int) -> None:
-        new: list[dict[str, Any]] = []
-        old: list[dict[str, Any]] = []
-        lines: list[dict[str, int]] = []
-        forms: dict[str, dict[str, str]] = {}
-        prices: dict[str, dict[str, Any]] = {}
-        for number, trial in self._changed.items():
-            columns = trial_state(trial)
-            if number not in self._births:
-                old.append({"_search": search, "_number": number, **columns})
-                continue
-            form = topology_row(trial.candidate.topology, trial.digest)
-            forms[form["key"]] = form
-            price = self._price(trial)
-            if price is not None:
-                prices[form["key"]] = {"topology": form["key"], "data": self.data, **price}
-            keys = {
-                "search": search,
-                "number": number,
-                "topology": form["key"],
-                "recipe": self.recipe,
-                "data": self.data,
-            }
-            new.append({**keys, **trial_birth(trial), **columns})
-            for slot, parent in enumerate(trial.candidate.parents):
-                lines.append({"search": search, "number": number, "slot": slot, "parent": parent})
-        dialect = connection.dialect.name
-        for statement, rows in (
-            (insert_new(topologies, dialect), list(forms.values())),
-            (insert_new(costs, dialect), list(prices.values())),
-            (trials.insert(), new),
-            (parents.insert(), lines),
-        ):
-            if rows:
-                connection.execute(statement, rows)
-        if old:
-            which = (trials.c.search == sa.bindparam("_search"), trials.c.number == sa.bindparam("_number"))
-            values: dict[str, Any] = {key: sa.bindparam(key) for key in old[0] if not key.startswith("_")}
-            connection.execute(trials.update().where(*which).values(values), old)
-
-    def _write_reports(self, connection: sa.Connection, search: int) -> None:
-        rows = []
-        for number, trial in self._changed.items():
-            start = 0
-            if number not in self._births:
-                before = self._written.get(number)
-                if before is not None and trial.reports[: len(before)] == before:
-                    start = len(before)
-                else:  # another attempt, or a search that was opened again
-                    mine = (reports.c.search == search, reports.c.number == number)
-                    connection.execute(reports.delete().where(*mine))
-            rows += [{"search": search, "number": number, **row} for row in report_rows(trial, start)]
-        if rows:
-            connection.execute(reports.insert(), rows)
-
-    def _price(self, trial: Trial) -> dict[str, int] | None:
-        """Return what a topology costs on the search's data; ``None`` where that is not defined (tables, no data)."""
-        if all(isinstance(trial.extra.get(name), int) for name in _COSTS):
-            return {name: int(trial.extra[name]) for name in _COSTS}
-        if not self._shape or self._outputs is None:
-            return None
-        from detol.graph.cost import cost
-
-        try:
-            found = cost(trial.candidate.topology, self._shape, self._outputs)
-        except TopologyError:
-            return None
-        return {name: int(getattr(found, name)) for name in _COSTS}
+        self._changes.write(connection, self._place, self._steps_written)
 
     # -- reading
 
     def trials(self) -> Sequence[Trial]:
         """Return all trials of this search by number, what is not committed yet included."""
         with self._database.read() as connection:
-            found = {t.number: t for t in reader.read_trials(connection, trials.c.search == self._row["id"])}
-        found.update(self._changed)
+            found = {t.number: t for t in reader.all_trials(connection, self._row["id"])}
+        found.update(self._changes.trials)
         return [found[number] for number in sorted(found)]
 
     def steps(self) -> list[tuple[int, tuple[int, ...]]]:
@@ -337,7 +241,7 @@ class SearchStore:
         query = sa.select(steps.c.asked, steps.c.told).where(steps.c.search == self._row["id"])
         with self._database.read() as connection:
             rows = connection.execute(query.order_by(steps.c.number)).all()
-        return [(asked, tuple(from_text(told))) for asked, told in rows] + self._steps
+        return [(asked, tuple(from_text(told))) for asked, told in rows] + self._changes.steps
 
     def known(
         self, digest: str, recipe: str, data: str, epochs: int, topology: Topology | None = None
@@ -365,20 +269,24 @@ class SearchStore:
         return sorted(found, key=lambda t: (t.state is not State.COMPLETED, -t.epoch))
 
     def _with_changed(self, found: list[Trial], digest: str, epochs: int) -> list[Trial]:
-        own = {f"{self._name}/{number}" for number in self._changed}
+        own = {f"{self._name}/{number}" for number in self._changes.trials}
         found = [trial for trial in found if trial.reused not in own]
         return found + [
             reader.placed(trial, self._name)
-            for trial in self._changed.values()
+            for trial in self._changes.trials.values()
             if trial.digest == digest and trial.epochs == epochs and reader.answers(trial)
         ]
 
     def twin(self, config_digest: str) -> "SearchStore | None":
-        """Return another search with this config digest, open for reading: a finished one before others, the newest."""
-        query = sa.select(searches.c.name).where(
-            searches.c.config_digest == config_digest, searches.c.id != self._row["id"]
+        """Return the longest other search with this config digest, the newest of those, open for reading."""
+        query = (
+            sa.select(searches.c.name)
+            .outerjoin_from(searches, trials)
+            .where(searches.c.config_digest == config_digest, searches.c.id != self._row["id"])
+            .group_by(searches.c.id, searches.c.name)
+            .order_by(sa.func.count(trials.c.number).desc(), searches.c.id.desc())
+            .limit(1)
         )
-        finished_first = sa.case((searches.c.state == "finished", 0), else_=1)
         with self._database.read() as connection:
-            name = connection.scalar(query.order_by(finished_first, searches.c.id.desc()).limit(1))
+            name = connection.scalar(query)
         return None if name is None else self._database.open_search(name, lock=False)
