@@ -1,1 +1,28 @@
-"""detol: automated topology learning."""
+"""detol: automated topology learning.
+
+::
+
+    import detol
+
+    space = detol.space("nasbench201")
+    best = detol.optimize(space, evaluate=lambda candidate: 91.2, strategy="evolution", trials=50).best   # any callable
+    best = detol.search(data="digits", space="image_cell", trials=50).best                          # real training
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from detol.api import optimize, space
+
+__all__ = ["optimize", "search", "space"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is asked for when it is asked for: the import of detol costs next to nothing."""
+    import importlib
+
+    if name == "search":
+        return importlib.import_module("detol.search")  # a package that can be called
+    if name in ("optimize", "space"):
+        return getattr(importlib.import_module("detol.api"), name)
+    raise AttributeError(f"module 'detol' has no attribute {name!r}")

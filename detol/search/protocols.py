@@ -6,7 +6,8 @@ hold none of them: they get a :class:`~detol.search.records.Job` and answer with
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -180,6 +181,13 @@ class Tracker(Protocol):
 
     def record(self, trial: Trial, event: Event | None) -> None:
         """Show the trial's new state (``event`` is what led to it; ``None`` when it was added or answered)."""
+        ...
+
+    def finish(self, best: Trial | None, summary: Mapping[str, Any], export: Path | None = None) -> None:
+        """Show the end of the search: its winner, its figures, and the files that were exported of the winner.
+
+        ``export`` is a directory that must stay until ``close`` returns.
+        """
         ...
 
     def close(self) -> None:

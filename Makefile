@@ -1,0 +1,34 @@
+# Two commands do all the set-up on a machine with Python (>= 3.11), git and make alone:
+#   make search   search scikit-learn's digits with the default settings, print the leaderboard, export the best
+#   make test     everything: formatting, types, layout, and all tests
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+NAME ?= digits-$(shell date +%Y%m%d-%H%M%S)
+# One thread for each process: two torch workers with default threads on two cores are 3x slower.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: search test lint types clean
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $(READY)
+
+search: $(READY)
+	$(BIN)/detol search --data digits --name $(NAME)
+	$(BIN)/detol results top --search $(NAME)
+	$(BIN)/detol export $(NAME) --to exports/$(NAME)
+
+test: $(READY) lint
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/python -m pytest tests/test_typing.py
+
+clean:
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,32 @@
+"""The summary of a finished search in a terminal."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+from detol.dashboards.progress import clock
+
+
+def summary(console: Console, figures: Mapping[str, Any]) -> None:
+    """Print what a search found, gained, spared and cost; ``figures`` as ``detol search --json`` prints them."""
+    say = lambda text: console.print(text, markup=False)  # noqa: E731  a short name for a long call
+    say(f"\n{figures['name']}: {figures['ended']}, {clock(figures['seconds'])} min")
+    counts = ("trained", "reused", "stopped", "failed", "refused")
+    shown = ", ".join(f"{figures[key]} {key}" for key in counts if figures[key] or key in ("trained", "reused"))
+    say(f"trials:  {figures['trials']} ({shown})")
+    say(
+        f"epochs:  {figures['epochs']} trained, {figures['epochs_spared']} spared by stopping early, "
+        f"{figures['epochs_reused']} answered from the database"
+    )
+    best, reference = figures["best"], figures["reference"]
+    if best is None:
+        say("best:    none: no trial ended with a score (see: detol status)")
+        return
+    say(f"best:    trial {best['trial']}, {figures['objective']} {best['score']:.4f}, {best['digest'][:19]}")
+    if reference:
+        same = "the search found nothing better" if best["trial"] == reference["trial"] else ""
+        gain = same or f"searching gained {figures['gain']:+.4f}"
+        say(f"         best reference topology {reference['score']:.4f} (trial {reference['trial']}): {gain}")
+    if figures["test"]:
+        say("test:    " + ", ".join(f"{name} {value:.4f}" for name, value in figures["test"].items()))

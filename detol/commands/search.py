@@ -1,0 +1,165 @@
+"""``detol search`` and ``detol resume``."""
+
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from detol.commands.common import Db, Json, print_json
+
+if TYPE_CHECKING:
+    from detol.run import SearchResult
+    from detol.search.controller import Controller
+    from detol.search.records import Objective
+
+Option = typer.Option
+Trials = Annotated[int | None, Option("--trials", help="Trials of the search, reused ones included (default: 30).")]
+Hours = Annotated[float | None, Option("--hours", help="Hours of consumed time (default: no bound).")]
+Workers = Annotated[int | None, Option("--workers", help="Workers side by side (default: one a core or GPU).")]
+Tracking = Annotated[str | None, Option("--tracking", help="MLflow URI, or off (default: ./detol-runs/mlflow.db).")]
+Ray = Annotated[str | None, Option("--ray", help="Address of a Ray cluster (default: a local one).")]
+
+
+def search(
+    file: Annotated[Path | None, typer.Argument(metavar="[RUN.toml]", help="Settings; flags win over it.")] = None,
+    data: Annotated[
+        str | None, Option("--data", help="digits, or a path: npz, CSV, Parquet, HDF5, NetCDF, folder.")
+    ] = None,
+    target: Annotated[str | None, Option("--target", help="Column that is predicted: a name, or last.")] = None,
+    space: Annotated[str | None, Option("--space", help="Search space: a name, FILE.py, or auto.")] = None,
+    strategy: Annotated[str | None, Option("--strategy", help="A name, or optuna:SAMPLER.")] = None,
+    stop: Annotated[str | None, Option("--stop", help="Early stopping: asha, median, plateau, none.")] = None,
+    trials: Trials = None,
+    epochs: Annotated[int | None, Option("--epochs", help="Epochs of a training to the end (default: 20).")] = None,
+    hours: Hours = None,
+    trial_minutes: Annotated[float | None, Option("--trial-minutes", help="Longest time of one trial.")] = None,
+    workers: Workers = None,
+    ranks: Annotated[str | None, Option("--ranks", help="Workers that train one trial together: auto or N.")] = None,
+    objective: Annotated[
+        list[str] | None, Option("--objective", help="METRIC or METRIC:min; repeat for several.")
+    ] = None,
+    seed: Annotated[int | None, Option("--seed", help="Seed of the search (default: 0).")] = None,
+    name: Annotated[str | None, Option("--name", help="Unique name (default: made from the data's).")] = None,
+    db: Annotated[
+        str | None, Option("--db", help="Results database: path or URL (default: ./detol-runs/results.db).")
+    ] = None,
+    tracking: Tracking = None,
+    references: Annotated[
+        bool | None, Option("--references/--no-references", help="Try reference topologies first.")
+    ] = None,
+    max_params: Annotated[float | None, Option("--max-params", help="Refuse candidates with more parameters.")] = None,
+    device: Annotated[str | None, Option("--device", help="auto, cpu or cuda.")] = None,
+    ray: Ray = None,
+    executor: Annotated[
+        str | None, Option("--executor", help="ray, or inline: in this process, for a debugger.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, Option("--set", help="SECTION.KEY=VALUE of strategy, stop, recipe or data.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Search for the best topology on a data set; finished results are reused, an interrupted search can be resumed."""
+    from detol import config, run
+
+    flags = {
+        "data": data, "target": target, "space": space, "strategy": strategy, "stop": stop, "trials": trials,
+        "epochs": epochs, "hours": hours, "trial_minutes": trial_minutes, "workers": workers, "ranks": ranks,
+        "objective": tuple(objective) if objective else None, "seed": seed, "name": name, "db": db,
+        "tracking": tracking, "references": references, "max_params": max_params, "device": device, "ray": ray,
+        "executor": executor,
+    }  # fmt: skip
+    settings = config.settings(file, config.parse_sets(set_ or []), **flags)
+    with Terminal() as terminal:
+        result = run.search(settings, terminal)
+    _conclude(result, settings.tracking, settings.db, as_json)
+
+
+def resume(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the search.")],
+    trials: Trials = None,
+    hours: Hours = None,
+    workers: Workers = None,
+    db: Db = "",
+    tracking: Tracking = None,
+    ray: Ray = None,
+    as_json: Json = False,
+) -> None:
+    """Go on with a search: finished trials are kept, lost ones tried again; a larger budget goes further."""
+    from detol import run
+
+    given = {"trials": trials, "hours": hours, "workers": workers, "tracking": tracking, "ray": ray}
+    changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    with Terminal() as terminal:
+        result = run.resume(name, terminal, db=db, **changes)
+    _conclude(result, tracking or "", db, as_json)
+
+
+class Terminal:
+    """Shows a search on standard error, and turns Ctrl-C into a clean end; a second one ends at once."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(stderr=True)
+        self._progress: Any = None
+        self._search: Controller | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "Terminal":
+        """Take over the signals."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._interrupt)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the signals back."""
+        self.close()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  the signature of handlers
+        if self._search is None:
+            raise KeyboardInterrupt
+        self._search.interrupt()
+        signal.signal(number, signal.default_int_handler)
+
+    def started(self, search: "Controller", objective: "Objective") -> None:
+        """Take note of the controller, so that a signal can end it."""
+        from detol.dashboards.progress import SearchProgress
+
+        self._search, self._progress = search, SearchProgress(self._console, objective)
+
+    def __call__(self, search: "Controller") -> None:
+        """Draw."""
+        self._progress(search)
+
+    def say(self, text: str) -> None:
+        """Print one line above the progress."""
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Take the progress away."""
+        if self._progress:
+            self._progress.close()
+
+
+def _conclude(result: "SearchResult", tracking: str, db: str, as_json: bool) -> None:
+    """Print how a search ended: its summary, and what to do next."""
+    if as_json:
+        print_json(result.summary)
+        return
+    from rich.console import Console
+
+    from detol import wire
+    from detol.dashboards.summary import summary
+
+    console = Console(soft_wrap=True, highlight=False)
+    summary(console, result.summary)
+    flag = f" --db {db}" if db else ""
+    console.print(f"look:    {wire.ui_command(tracking, db)}", markup=False)
+    console.print(f"ask:     detol results top --search {result.name}{flag}", markup=False)
+    console.print(f"export:  detol export {result.name} --to exports/{result.name}{flag}", markup=False)
+    sys.stdout.flush()

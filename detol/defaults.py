@@ -1,0 +1,46 @@
+"""Defaults that depend on the data: recipe, objective, workers."""
+
+import os
+from collections.abc import Sequence
+
+from detol.search.recipe import Recipe
+from detol.search.records import Objective
+
+COSTS = ("params", "multiply_adds", "activation_bytes", "depth")
+"""What is known of a topology before it is trained; objectives too."""
+
+METRICS = {
+    "classification": ("val_accuracy", "val_balanced_accuracy", "val_log_loss", "val_loss", "train_loss"),
+    "regression": ("val_r2", "val_mse", "val_loss", "train_loss"),
+}
+"""What a report holds, by task; the first is the default objective."""
+
+
+def recipe(kind: str, shape: Sequence[int], samples: int) -> Recipe:
+    """Return how candidates are trained by default.
+
+    Args:
+        kind: ``image``, ``signal`` or ``features``.
+        shape: of one sample, channels first.
+        samples: training rows.
+    """
+    batch = 32 if samples < 3_000 else 64 if samples < 20_000 else 128
+    if kind == "features":
+        return Recipe(
+            optimiser="adamw", learning_rate=3e-3, weight_decay=1e-2, schedule="one_cycle", batch_size=batch, warmup=0.2
+        )
+    if kind == "signal":
+        return Recipe(optimiser="adamw", learning_rate=3e-3, weight_decay=1e-2, schedule="one_cycle", batch_size=batch)
+    # Mirrored digits and garments are other things than mirrored photographs: flips for colour images alone.
+    augment = "flip,crop" if shape[0] == 3 else "crop"
+    return Recipe(learning_rate=0.1, schedule="one_cycle", batch_size=batch, augment=augment)
+
+
+def objectives(task: str) -> tuple[Objective, ...]:
+    """Return the default objective of a task."""
+    return (Objective(METRICS[task][0]),)
+
+
+def workers() -> int:
+    """Return one worker for each CPU core that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

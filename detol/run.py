@@ -1,0 +1,294 @@
+"""Running a search from its settings to its result: start or resume, the test of the winner, the summary."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from detol import wire
+from detol.config import Settings
+from detol.errors import UsageError
+from detol.prepare import Prepared, prepare
+from detol.results.weights import NoWeights, WeightsFolder, load_weights
+from detol.search.clock import RealClock
+from detol.search.controller import Controller
+from detol.search.history import History
+from detol.search.protocols import Executor, Keeper, SearchSpace, Stopper, Strategy, Tracker
+from detol.search.records import Objective, Trial
+from detol.search.task import Outcome, Task
+
+if TYPE_CHECKING:
+    from detol.results.memory import MemoryStore
+    from detol.results.store import SearchStore
+
+
+class Watcher(Protocol):
+    """Shows a running search to a person."""
+
+    def started(self, search: Controller, objective: Objective) -> None:
+        """Take note of the controller that is about to run (to interrupt it, say)."""
+        ...
+
+    def __call__(self, search: Controller) -> None:
+        """Look at the search; called once a turn."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Show one line."""
+        ...
+
+    def close(self) -> None:
+        """Stop showing."""
+        ...
+
+
+class Quiet:
+    """A watcher that shows nothing."""
+
+    def started(self, search: Controller, objective: Objective) -> None:
+        """Do nothing."""
+
+    def __call__(self, search: Controller) -> None:
+        """Do nothing."""
+
+    def say(self, text: str) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What a search found.
+
+    Args:
+        name: of the search.
+        trials: all of them, in order of number.
+        best: the winner; ``None`` when no trial has a score.
+        objectives: in the order of a trial's scores.
+        ended: why it ended, one line.
+        test: metrics of the winner on the test split, which nothing else has read; empty when there is no winner.
+        summary: counts and figures, as ``detol search --json`` prints them.
+    """
+
+    name: str
+    trials: Sequence[Trial]
+    best: Trial | None
+    objectives: Sequence[Objective]
+    ended: str = ""
+    test: Mapping[str, float] = field(default_factory=dict)
+    summary: Mapping[str, Any] = field(default_factory=dict)
+
+
+def search(
+    settings: Settings,
+    watcher: Watcher | None = None,
+    *,
+    space: SearchSpace | None = None,
+    strategy: Strategy | None = None,
+) -> SearchResult:
+    """Start a new search and run it to its end.
+
+    Args:
+        settings: of the search.
+        watcher: shows it.
+        space: an object in place of the name in the settings (such a search can't be resumed from the shell).
+        strategy: likewise.
+
+    Raises:
+        UsageError: input against a rule; nothing has been written then.
+        KeyboardInterrupt: it was interrupted; everything is saved.
+    """
+    prepared = prepare(settings, space=space, strategy=strategy)
+    with wire.database(settings.db) as database:
+        name = settings.name or _free_name(prepared.dataset.name, database.names())
+        settings = replace(settings, name=name)
+        store = database.create_search(
+            name,
+            {**settings.as_dict(), "space": prepared.task.space.name, "settings": settings.as_dict()},
+            prepared.dataset.describe(),
+            prepared.task.recipe,
+            config_digest=prepared.identity,
+        )
+        return _run(replace(prepared, settings=settings), store, watcher or Quiet())
+
+
+def resume(name: str, watcher: Watcher | None = None, *, db: str = "", **changes: Any) -> SearchResult:
+    """Go on with a search where it stands, whatever ended it.
+
+    Args:
+        name: of the search.
+        watcher: shows it.
+        db: URL or path of the results database.
+        changes: settings to change: budget, workers, addresses.
+
+    Raises:
+        UsageError: no such search, one that still runs, or data that have changed since.
+    """
+    with wire.database(db, create=False) as database:
+        store = database.open_search(name, lock=False)
+        settings = Settings.from_dict({**store.settings["settings"], **changes, "db": db})
+        prepared = prepare(settings)
+        if prepared.task.data != store.data:
+            raise UsageError(
+                f"the data at {settings.data} have changed since search {name!r} started: start a new search"
+            )
+        return _run(prepared, database.open_search(name), watcher or Quiet())
+
+
+def _run(prepared: Prepared, store: "SearchStore", watcher: Watcher) -> SearchResult:
+    """Run a search of real training, then test its winner and mirror the end."""
+    settings, task = prepared.settings, prepared.task
+    home, known = wire.home(settings.db), tuple(store.trials())
+    tracker = wire.tracker(settings, task, f"{settings.name}@{store.created}", watcher.say)
+
+    def conclude(result: SearchResult) -> SearchResult:
+        test = test_of(result.best, prepared, home) if result.best else {}
+        result = replace(result, test=test, summary={**result.summary, "test": test or None})
+        tracker.finish(result.best, result.summary)
+        return result
+
+    return run_parts(
+        task,
+        name=settings.name,
+        strategy=prepared.strategy,
+        stopper=prepared.stopper,
+        executor=wire.executor(settings, prepared.dataset, prepared.workers),
+        store=store,
+        tracker=tracker,
+        keeper=WeightsFolder(home, settings.name, known=known),
+        watcher=watcher,
+        twin=None if known else _twin(store, prepared.identity),
+        conclude=conclude,
+    )
+
+
+def run_parts(
+    task: Task,
+    *,
+    name: str,
+    strategy: Strategy,
+    stopper: Stopper,
+    executor: Executor,
+    store: "SearchStore | MemoryStore",
+    tracker: Tracker,
+    keeper: Keeper | None = None,
+    watcher: Watcher | None = None,
+    twin: History | None = None,
+    conclude: Callable[[SearchResult], SearchResult] = lambda result: result,
+) -> SearchResult:
+    """Run the controller over its running parts, and close them whatever happens.
+
+    Args:
+        task: what is searched for.
+        name: of the search.
+        strategy, stopper, executor, store, tracker, keeper: the running parts.
+        watcher: shows the search.
+        twin: history of an identical search.
+        conclude: called with the result once the executor is closed; returns it completed.
+
+    Raises:
+        KeyboardInterrupt: it was interrupted; everything is saved.
+    """
+    watcher = watcher or Quiet()
+    state = "interrupted"
+    try:
+        controller = Controller(
+            task,
+            strategy=strategy,
+            stopper=stopper,
+            executor=executor,
+            store=store,
+            tracker=tracker,
+            keeper=keeper or NoWeights(),
+            clock=RealClock(),
+            consumed=store.consumed,
+            twin=twin,
+            watch=watcher,
+            warn=watcher.say,
+        )
+        watcher.started(controller, task.objectives[0])
+        outcome = controller.run()
+        if outcome.interrupted:
+            raise KeyboardInterrupt
+        executor.close()
+        result = conclude(_result(name, task, outcome, store.trials()))
+        state = "finished"
+        return result
+    finally:
+        executor.close()
+        watcher.close()
+        store.finish(state)
+        tracker.close()
+
+
+def _twin(store: "SearchStore", identity: str) -> History | None:
+    """Return the history of the longest other search that does the same, if there is one."""
+    twin = store.twin(identity)
+    if twin is None:
+        return None
+    return History(twin.name, twin.steps(), {trial.number: trial for trial in twin.trials()})
+
+
+def _result(name: str, task: Task, outcome: Outcome, trials: Sequence[Trial]) -> SearchResult:
+    best, tally, objective = outcome.tally.best, outcome.tally, task.objectives[0]
+    found, reference = _row(best, objective), _row(tally.reference, objective)
+    summary: dict[str, Any] = {
+        "name": name,
+        "trials": tally.trials,
+        "trained": tally.trained,
+        "reused": tally.reused,
+        "stopped": tally.stopped,
+        "failed": tally.failed,
+        "refused": tally.refused,
+        "epochs": tally.epochs,
+        "epochs_spared": tally.spared,
+        "epochs_reused": tally.answered,
+        "seconds": round(outcome.seconds, 3),
+        "objective": str(objective),
+        "best": found,
+        "reference": reference,
+        "gain": found["score"] - reference["score"] if found and reference else None,
+        "test": None,
+        "ended": outcome.ended,
+    }
+    return SearchResult(name, trials, best, task.objectives, outcome.ended, {}, summary)
+
+
+def _row(trial: Trial | None, objective: Objective) -> dict[str, Any] | None:
+    if trial is None or not math.isfinite(trial.score):
+        return None
+    return {"trial": trial.number, "digest": trial.digest, "score": objective.score(trial.score)}
+
+
+def weights_of(trial: Trial, prepared: Prepared, home: Path) -> bytes:
+    """Return a trial's weights: as kept, or trained again as they were (the same seed gives the same curve on CPU)."""
+    kept = load_weights(home, trial.weights)
+    if kept is not None:
+        return kept
+    from detol.workers.train import Training
+
+    training = Training(
+        trial.candidate.topology, prepared.dataset, prepared.task.recipe, epochs=trial.epochs, seed=trial.seed
+    )
+    for report in training.reports():
+        if report.epoch >= trial.epoch:
+            break
+    return training.weights()
+
+
+def test_of(trial: Trial, prepared: Prepared, home: Path) -> dict[str, float]:
+    """Read the test split: return the metrics of a trial's weights on it."""
+    from detol.workers.train import evaluate
+
+    return evaluate(trial.candidate.topology, weights_of(trial, prepared, home), prepared.dataset, "test")
+
+
+def _free_name(base: str, taken: Sequence[str]) -> str:
+    clean = "".join(c if c.isalnum() or c in "._-" else "-" for c in base).strip("-._") or "search"
+    number = 1
+    while f"{clean[:60]}-{number}" in taken:
+        number += 1
+    return f"{clean[:60]}-{number}"

@@ -1,0 +1,173 @@
+"""The one place that names all concrete classes: from names and settings to running parts.
+
+Each is imported when it is asked for, so that a command loads only what it uses.
+"""
+
+import importlib
+import inspect
+import os
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from detol.config import Settings, runs_directory
+from detol.errors import UsageError, unknown
+from detol.search.protocols import Executor, SearchSpace, Stopper, Strategy
+from detol.search.records import Candidate
+from detol.search.task import Task
+
+if TYPE_CHECKING:
+    from detol.results.store import Database
+    from detol.tracking.null import NullTracker
+    from detol.tracking.tracker import MlflowTracker
+    from detol.workers.data.dataset import Dataset
+
+STRATEGIES = {
+    "random": "detol.strategies.random_search:RandomSearch",
+    "local_search": "detol.strategies.local_search:LocalSearch",
+    "evolution": "detol.strategies.evolution:AgeingEvolution",
+}
+"""Strategies by name; ``optuna:SAMPLER`` is one more for each sampler of Optuna."""
+
+STOPPERS = {
+    "none": "detol.stopping.never:Never",
+    "median": "detol.stopping.median:MedianStop",
+    "plateau": "detol.stopping.plateau:Plateau",
+    "asha": "detol.stopping.asha:Asha",
+}
+
+
+def strategy(
+    name: str | Strategy,
+    space: SearchSpace,
+    *,
+    seed: int = 0,
+    identity: Callable[[Candidate], Hashable] | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Strategy:
+    """Return the strategy of that name over a space; an object that keeps the protocol is returned as it is.
+
+    Raises:
+        UsageError: an unknown name or option, or a value against its rule.
+    """
+    if not isinstance(name, str):
+        if not isinstance(name, Strategy):
+            raise UsageError(f"a strategy has ask and tell, got {type(name).__name__}")
+        return name
+    known = {"seed": seed, "identity": identity}
+    if name.startswith("optuna:"):
+        made = _class("detol.strategies.optuna_sampler:OptunaSampler")
+        return _make("optuna", made, options or {}, space, sampler=name.removeprefix("optuna:"), **known)
+    if name not in STRATEGIES:
+        raise unknown("strategy", name, [*STRATEGIES, "optuna:TPESampler"])
+    return _make(name, _class(STRATEGIES[name]), options or {}, space, **known)
+
+
+def stopper(name: str | Stopper, *, epochs: int, options: Mapping[str, Any] | None = None) -> Stopper:
+    """Return the stopping rule of that name for trials of ``epochs`` epochs; an object is returned as it is.
+
+    Raises:
+        UsageError: an unknown name or option, or a value against its rule.
+    """
+    if not isinstance(name, str):
+        return name
+    if name not in STOPPERS:
+        raise unknown("stopper", name, STOPPERS)
+    made = _class(STOPPERS[name])
+    fixed = {"epochs": epochs} if "epochs" in inspect.signature(made).parameters else {}
+    return _make(name, made, options or {}, **fixed)
+
+
+def _class(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _make(name: str, made: Any, options: Mapping[str, Any], /, *args: Any, **fixed: Any) -> Any:
+    """Call a constructor with options a person gave, checked by name against its signature."""
+    open_ = [key for key in inspect.signature(made).parameters if key not in fixed and key != "space"]
+    for key in options:
+        if key not in open_:
+            raise unknown(f"option of {name}", key, open_)
+    try:
+        return made(*args, **fixed, **options)
+    except TypeError as error:
+        raise UsageError(f"{name}: {error}") from None
+
+
+def home(db: str) -> Path:
+    """Return the directory of the runs: beside a SQLite database that was named, otherwise ``runs_directory()``."""
+    path = db.removeprefix("sqlite:///")
+    return Path(path).resolve().parent if db and "://" not in path else runs_directory()
+
+
+def database(db: str, *, create: bool = True) -> "Database":
+    """Return the results database at a URL or path; empty: SQLite in the runs directory."""
+    from detol.results.store import Database
+
+    return Database(db or runs_directory() / "results.db", create=create)
+
+
+def executor(settings: Settings, dataset: "Dataset", workers: int) -> Executor:
+    """Return what runs the trials of a search: Ray's workers, or this process."""
+    if settings.executor == "inline":
+        from detol.execution.inline import InlineExecutor
+
+        return InlineExecutor(dataset, device="cpu" if settings.device == "auto" else settings.device, threads=1)
+    from detol.workers.pool import RayExecutor
+
+    return RayExecutor(dataset, workers=workers, device=settings.device, address=settings.ray or None)
+
+
+def tracker(
+    settings: Settings, task: Task, identity: str, warn: Callable[[str], None]
+) -> "MlflowTracker | NullTracker":
+    """Return the mirror of a search in MLflow, or one that does nothing when tracking is off."""
+    uri = tracking_uri(settings.tracking, settings.db)
+    if not uri:
+        from detol.tracking.null import NullTracker
+
+        return NullTracker()
+    from detol.tracking.tracker import MlflowTracker
+
+    return MlflowTracker(
+        uri,
+        settings.name,
+        flat(settings),
+        recipe=asdict(task.recipe),
+        objectives=task.objectives,
+        identity=identity,
+        warn=warn,
+    )
+
+
+def flat(settings: Settings) -> dict[str, str | int | float | bool]:
+    """Return settings as one level of names and values: lists joined, options as ``SECTION.KEY``."""
+    values: dict[str, str | int | float | bool] = {}
+    for name, value in settings.as_dict().items():
+        if name == "options":
+            values.update({f"{section}.{key}": str(v) for section, pairs in value.items() for key, v in pairs.items()})
+        elif name not in ("db", "tracking"):  # they may hold a password
+            values[name] = ",".join(value) if isinstance(value, list) else value
+    return values
+
+
+def worker_memory(workers: int) -> float:
+    """Return bytes of memory that each of some workers has on this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / workers
+
+
+def tracking_uri(tracking: str, db: str) -> str:
+    """Return the MLflow tracking URI; empty when tracking is off."""
+    if tracking == "off":
+        return ""
+    return tracking or f"sqlite:///{(home(db) / 'mlflow.db').resolve()}"
+
+
+def ui_command(tracking: str, db: str) -> str:
+    """Return the command that opens the MLflow UI on a search."""
+    from detol.tracking.uri import ui_command as command
+
+    uri = tracking_uri(tracking, db)
+    return command(uri) if uri else "tracking is off"
