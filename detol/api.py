@@ -98,7 +98,7 @@ def optimize(
         seed: of the search.
         epochs: how many results a generator yields at most.
         stop: rule for early stopping of generators.
-        objective: metrics (``METRIC`` or ``METRIC:min``) where ``evaluate`` returns several; a plain number is ``score``.
+        objective: metrics (``METRIC`` or ``METRIC:min``) where it returns several; a plain number is ``score``.
         references: whether the space's reference topologies are tried first.
         workers: how many evaluations run side by side, in threads.
         options: ``{"strategy": {...}, "stop": {...}}``: options of these.

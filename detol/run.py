@@ -184,7 +184,12 @@ def run_parts(
     Args:
         task: what is searched for.
         name: of the search.
-        strategy, stopper, executor, store, tracker, keeper: the running parts.
+        strategy: proposes.
+        stopper: judges after each report.
+        executor: runs the trials; closed here.
+        store: records the search.
+        tracker: mirrors it; closed here.
+        keeper: keeps weights.
         watcher: shows the search.
         twin: history of an identical search.
         conclude: called with the result once the executor is closed; returns it completed.

@@ -71,3 +71,13 @@ def share(name: str, value: float) -> None:
     """
     if not 0 <= value <= 1:
         raise UsageError(f"{name} must be a share in [0, 1], got {value}")
+
+
+def above(name: str, value: float, low: float) -> None:
+    """Check an option.
+
+    Raises:
+        UsageError: ``value`` is not greater than ``low``.
+    """
+    if not value > low:
+        raise UsageError(f"{name} must be greater than {low}, got {value}")
