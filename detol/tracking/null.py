@@ -4,10 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
 from detol.search.records import Event, Trial
 
 
