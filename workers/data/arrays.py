@@ -47,7 +47,7 @@ def read(
     roles = _roles(name, shapes, variables, target)
     parts = {}
     for part, x, y in (
-        ("train", "x_train", "y_train") if "x_train" in roles else ("train", "x", "y"),
+        ("train", "x", "y") if "x_train" not in roles or "x" in (variables or {}) else ("train", "x_train", "y_train"),
         ("validation", "x_validation", "y_validation"),
         ("test", "x_test", "y_test"),
     ):

@@ -143,8 +143,9 @@ def _numbers(series: Any, comma: bool) -> Array:
 
 
 def _finite(values: Array, name: str) -> Array:
-    if np.isinf(values).any():
-        row = int(np.flatnonzero(np.isinf(values))[0])
+    beyond = np.abs(values) > np.finfo(np.float32).max
+    if beyond.any():
+        row = int(np.flatnonzero(beyond)[0])
         raise DataError(
             f"numbers must be finite: column {name!r} is infinite in row {row}; write NA for a missing value"
         )

@@ -54,6 +54,8 @@ def encode(raw: Mapping[str, Array], task: str, names: Sequence[str] | None, tar
     ]
     values = {part: flat[part][kept[part]] for part in flat}
     fitted = np.concatenate([_plain(values[part]) for part in values if part != "test"])
+    if not sum(len(part) for part in flat.values()):
+        raise DataError(f"training needs samples: {target!r} has none")
     if not len(fitted):
         raise DataError(f"training needs labels: all of {target!r} are missing; name another target")
     numbers = _numbers(fitted)
@@ -138,7 +140,9 @@ def _quantity(values: Array, target: str) -> Array:
 def _texts(values: Array) -> Array:
     plain = _plain(values)
     numbers = _numbers(plain)
-    if numbers is not None and (numbers == np.round(numbers)).all():  # "1", "1.0" and 1 are one class
+    if (
+        numbers is not None and np.isfinite(numbers).all() and (numbers == np.round(numbers)).all()
+    ):  # "1", "1.0" and 1 are one class
         return np.array([str(int(number)) for number in numbers.tolist()], dtype=object)
     return np.array([str(v) for v in plain.tolist()], dtype=object)
 

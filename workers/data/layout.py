@@ -54,7 +54,8 @@ class Layout:
             channels, side = _square(self.shape[0])
             x = x.reshape(len(x), channels, side, side)
         keep = self.kind == "image" and x.dtype == np.uint8
-        return np.ascontiguousarray(x, dtype=np.uint8 if keep else np.float32)
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as such
+            return np.ascontiguousarray(x, dtype=np.uint8 if keep else np.float32)
 
 
 def understand(x: Array, kind: str) -> tuple[Layout, list[str]]:
@@ -125,13 +126,11 @@ def _three(x: Array, shape: tuple[int, ...], kind: str) -> tuple[Layout, list[st
     signal = x.dtype != np.uint8 and min(shape) <= MOST_CHANNELS and max(shape) >= 2 * min(shape)
     if kind == "image" or (kind == "auto" and not signal):
         return Layout("image", "nhw", shape), []
-    notes = (
-        []
-        if kind == "signal" or shape[0] == 1
-        else [f"samples of the shape {shape} taken as signals; the kind image overrides it"]
-    )
+    notes = []
+    if kind == "auto" and shape[0] > 1:
+        notes.append(f"samples of the shape {shape} taken as signals; the kind image overrides it")
     if shape[0] > MOST_CHANNELS and shape[1] <= MOST_CHANNELS:
-        return Layout("signal", "nlc", shape), [*notes, f"signals of the shape {shape} taken as (length, channels)"]
+        return Layout("signal", "nlc", shape), [*notes, "axes taken as (length, channels)"]
     return Layout("signal", "ncl", shape), notes
 
 

@@ -18,12 +18,10 @@ def read(path: Path, variables: Mapping[str, str] | None, target: str | int | No
     Raises:
         DataError: no archive, a damaged one, pickled objects, or no samples or labels in it.
     """
+    if not zipfile.is_zipfile(path):
+        raise DataError(f"{path} must be a whole .npz archive, it is none or cut off; copy or save it again")
     try:
         with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise DataError(
-                    f"{path} must be an .npz archive of named arrays; save it by numpy.savez(path, x=x, y=y)"
-                )
             held: dict[str, Array] = {}
 
             def get(name: str) -> Array:
@@ -33,7 +31,7 @@ def read(path: Path, variables: Mapping[str, str] | None, target: str | int | No
 
             shapes = {name: _shape(archive, name) for name in archive.files}
             return arrays.read(path.stem, "npz", shapes, get, variables, target)
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError) as error:
         raise DataError(f"{path} must be a whole .npz archive: {_line(error)}; copy or save it again") from None
     except ValueError as error:
         if "allow_pickle" in str(error) or "pickle" in str(error):

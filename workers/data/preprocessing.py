@@ -13,7 +13,14 @@ from detol.workers.data.raw import Array, Frame
 VERSION = 1
 
 
-def record(layout: Layout | None, columns: tuple[Column, ...], mean: Array, std: Array, x: Array) -> dict[str, Any]:
+def record(
+    layout: Layout | None,
+    columns: tuple[Column, ...],
+    raw_columns: tuple[str, ...],
+    mean: Array,
+    std: Array,
+    x: Array,
+) -> dict[str, Any]:
     """Return the JSON-able record of samples ``x``: ``layout`` for images and signals, ``columns`` for features."""
     return {
         "version": VERSION,
@@ -21,7 +28,8 @@ def record(layout: Layout | None, columns: tuple[Column, ...], mean: Array, std:
         "shape": [int(size) for size in x.shape[1:]],
         "dtype": str(x.dtype),
         "axes": layout.axes if layout else "nf",
-        "source_shape": [int(size) for size in layout.shape] if layout else [len(columns)],
+        "source_shape": [int(size) for size in layout.shape] if layout else [len(raw_columns)],
+        "raw_columns": list(raw_columns),
         "columns": [column.to_json() for column in columns],
         "names": [name for column in columns for name in column.names],
         "mean": mean.astype(np.float64).tolist(),
@@ -35,7 +43,8 @@ def apply(record: Mapping[str, Any], rows: Array | Frame | Any, *, standardise: 
     Args:
         record: ``Dataset.preprocessing``, also after a round trip through JSON.
         rows: for features a data frame, a list of mappings from column to value, a mapping of columns, or an array
-            whose columns stand in the record's order; else samples in the layout of the source, or channels first.
+            whose columns stand in the order of the source, the target left out; else samples in the layout of the
+            source, or channels first.
         standardise: whether to take off the mean and divide by the standard deviation too, as training does.
 
     Returns:
@@ -48,7 +57,7 @@ def apply(record: Mapping[str, Any], rows: Array | Frame | Any, *, standardise: 
         raise DataError(f"a preprocessing record must be of version {VERSION}, got {record.get('version')!r}")
     if record["kind"] == "features":
         columns = [Column.from_json(column) for column in record["columns"]]
-        x = encode(columns, _frame(rows, [column.name for column in columns]))
+        x = encode(columns, _frame(rows, list(record["raw_columns"])))
     else:
         x = np.asarray(rows)
         shape, source = tuple(record["shape"]), tuple(record["source_shape"])
