@@ -36,14 +36,14 @@ def test_flags_win_over_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("trails = 7", "did you mean trials?"),
+        ("trails = 7", "did you mean trials"),
         ("trials = 0", "--trials must be >= 1, got 0"),
         ("epochs = -3", "--epochs must be >= 1, got -3"),
         ('trials = "many"', "wrong type"),
         ("trials = 2.5", "wrong type"),
         ("trials = ", "not TOML"),
         ("[set]\npopulation = 3", "SECTION.KEY"),
-        ("[set]\nstrategie.population = 3", "did you mean strategy?"),
+        ("[set]\nstrategie.population = 3", "did you mean strategy"),
         ('ranks = "some"', "--ranks must be auto or a whole number"),
         ('name = "../up"', "a search's name is letters"),
         ('device = "cud"', "did you mean cuda"),

@@ -24,7 +24,7 @@ RECORDS = CORE | {"spaces", "search"}
 LEVELS = {
     "errors": set(),
     "graph": {"errors"},
-    "spaces": CORE | {"search"},
+    "spaces": CORE | {"search", "search_spaces"},
     "search": CORE | {"spaces"},
     "search_spaces": RECORDS,
     "strategies": RECORDS,
