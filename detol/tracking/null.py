@@ -16,8 +16,5 @@ class NullTracker:
     def finish(self, best: Trial | None, summary: Mapping[str, Any], export: Path | None = None) -> None:
         """Do nothing."""
 
-    def finish(self, best: Trial | None, summary: Mapping[str, Any], export: Path | None = None) -> None:
-        """Do nothing."""
-
     def close(self) -> None:
         """Do nothing."""
