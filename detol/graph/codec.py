@@ -62,17 +62,21 @@ def from_json(text: str) -> Topology:
     return _topology(document, cells, "the topology")
 
 
-def _body(topology: Topology, cells: list[dict[str, Any]], known: dict[Topology, int]) -> dict[str, Any]:
+def _body(topology: Topology, cells: list[dict[str, Any]], known: dict[int | str, int]) -> dict[str, Any]:
+    """Return nodes and edges; cells that they need go to ``cells``, ``known`` by their identity and by their text."""
     nodes: dict[str, Any] = {}
     for name, node in topology.nodes.items():
         if isinstance(node, Operation):
             nodes[name] = {"op": node.kind, "with": dict(node.parameters)} if node.parameters else {"op": node.kind}
             continue
-        if node not in known:
+        if id(node) not in known:
             body = _body(node, cells, known)
-            known[node] = len(cells)
-            cells.append(body)
-        nodes[name] = {"cell": known[node]}
+            text = json.dumps(body)
+            if text not in known:
+                known[text] = len(cells)
+                cells.append(body)
+            known[id(node)] = known[text]
+        nodes[name] = {"cell": known[id(node)]}
     return {"nodes": nodes, "edges": [list(edge) for edge in topology.edges]}
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 import networkx as nx
 
 from detol.graph.canon import Graph
-from detol.graph.edit import Node, Normal, concatenates, label, normal, normalise
+from detol.graph.edit import Node, Normal, concatenates, label, normal
 from detol.graph.ops import Operation
 from detol.graph.topology import Topology
 
@@ -47,7 +47,7 @@ def same(a: Topology, b: Topology) -> bool:
 
 def matching(a: Topology, b: Topology) -> Mapping[str, str] | None:
     """Return an isomorphism of the normal forms (node of ``a`` -> node of ``b``), or None when there is none."""
-    if a is b or normalise(a) == normalise(b):
+    if _identical(normal(a), normal(b)):
         return {name: name for name in normal(a).nodes}
     one, other = _networkx(normal(a)), _networkx(normal(b))
     if _census(one) != _census(other):
@@ -109,6 +109,20 @@ def _roles(form: Normal, name: str) -> dict[str, tuple[int, ...]]:
     for slot, (source, _) in enumerate(form.terms[name]):
         places[source] = (*places.get(source, (1,)), slot)
     return places
+
+
+def _identical(one: Normal, other: Normal) -> bool:
+    """Return whether two normal forms have the same names, operations and edges (``==`` takes 1 for True)."""
+    if one is other:
+        return True
+    return one.nodes.keys() == other.nodes.keys() and all(
+        one.terms[name] == other.terms[name] and _text(node) == _text(other.nodes[name])
+        for name, node in one.nodes.items()
+    )
+
+
+def _text(node: Node) -> object:
+    return label(node) if isinstance(node, Operation) else id(node)
 
 
 def _networkx(form: Normal) -> "nx.DiGraph":

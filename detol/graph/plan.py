@@ -88,11 +88,13 @@ def _plan(topology: Topology, shape: Shape, known: Known) -> Plan:
     shapes: dict[str, Shape] = {}
     steps = []
     order = canonical_order(topology)
+    place = {name: number for number, name in enumerate(order)}
     # Only the output has nothing behind it, so it may stand last whatever its depth; cells rely on it.
     for name in [*(n for n in order if n != topology.output), topology.output]:
         node = form.nodes[name]
         concat = concatenates(node)
-        entering = [shapes[source] for source, _ in form.terms[name]]
+        sources = form.terms[name] if concat else sorted(form.terms[name], key=lambda term: place[term[0]])
+        entering = [shapes[source] for source, _ in sources]
         try:
             before = (concatenated if concat else merged)(entering) if entering else shape
             work, shapes[name] = _work(node, before, known)
@@ -101,8 +103,7 @@ def _plan(topology: Topology, shape: Shape, known: Known) -> Plan:
             raise ShapeError(f"node {name!r} got {reaching}: {error}") from None
         wanted = [(one[0], *before[1:]) for one in entering] if concat else [before] * len(entering)
         terms = tuple(
-            Term(source, times, now, then)
-            for (source, times), now, then in zip(form.terms[name], entering, wanted, strict=True)
+            Term(source, times, now, then) for (source, times), now, then in zip(sources, entering, wanted, strict=True)
         )
         steps.append(Step(name, work, terms, concat, before, shapes[name]))
     return Plan(form, tuple(steps), shapes)
