@@ -4,11 +4,14 @@ All ranks make the same calls in the same order. Every wait ends after the group
 """
 
 import contextlib
+import inspect
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -20,6 +23,14 @@ from detol.workers.sync_norm import synchronise_norms
 
 PATIENCE = 120.0
 """Seconds a rank waits for the others before it gives the trial up as lost."""
+
+
+# Buffers are averaged once an epoch (settle) instead of sent at every step; torch 2.13 renamed the option.
+_QUIET_BUFFERS: dict[str, Any] = (
+    {"forward_sync_buffers": False}
+    if "forward_sync_buffers" in inspect.signature(DistributedDataParallel.__init__).parameters
+    else {"broadcast_buffers": False}
+)
 
 
 class Group:
@@ -121,8 +132,9 @@ class ProcessGroup(Group):
             model = synchronise_norms(model, self._norms)
         if not any(p.requires_grad for p in model.parameters()):
             return model
-        # Buffers are averaged once an epoch (settle) instead of sent at every step.
-        return DistributedDataParallel(model, broadcast_buffers=False, gradient_as_bucket_view=True)
+        # One input channel makes strides ambiguous, which DDP warns of; the copy it makes is right.
+        warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
+        return DistributedDataParallel(model, gradient_as_bucket_view=True, **_QUIET_BUFFERS)
 
     def agree(self, flags: Sequence[bool]) -> tuple[bool, ...]:
         """Return for each flag whether any rank raised it; one small message."""

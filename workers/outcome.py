@@ -1,5 +1,7 @@
 """How an exception becomes the state and the reason of a trial: the one place for every executor. Imports no torch."""
 
+from collections.abc import Iterable
+
 from detol.errors import Diverged, OutOfMemory, TimedOut, WorkerLost
 from detol.search.records import State
 
@@ -41,3 +43,22 @@ def one_line(text: str) -> str:
     """Return text without line breaks, at most ``LONGEST_REASON`` characters."""
     flat = " ".join(text.split()).rstrip(": ")
     return flat if len(flat) <= LONGEST_REASON else f"{flat[: LONGEST_REASON - 3]}..."
+
+
+_SEVERITY = (
+    State.OUT_OF_MEMORY,
+    State.FAILED,
+    State.DIVERGED,
+    State.TIMED_OUT,
+    State.LOST,
+    State.STOPPED,
+    State.COMPLETED,
+)
+
+
+def decisive(states: Iterable[State]) -> State:
+    """Return the state that says what happened to a job whose ranks ended in ``states``.
+
+    A rank that runs out of memory or raises leaves the others without a peer (LOST): the cause wins over its effect.
+    """
+    return min(states, key=_SEVERITY.index)

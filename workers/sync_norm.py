@@ -3,11 +3,29 @@
 ``torch.nn.SyncBatchNorm`` works on accelerators only; this one also on CPU, by gloo.
 """
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
-import torch.distributed.nn.functional as shared
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+
+
+class _Sum(torch.autograd.Function):
+    """Elementwise sum over the ranks; each rank's part moves every rank's loss, so the gradients are summed too."""
+
+    @staticmethod
+    def forward(ctx: Any, part: Tensor, group: "dist.ProcessGroup") -> Tensor:
+        ctx.group = group
+        total = part.clone()
+        dist.all_reduce(total, group=group)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, None]:
+        total = gradients[0].contiguous().clone()
+        dist.all_reduce(total, group=ctx.group)
+        return total, None
 
 
 class SyncNorm(_BatchNorm):
@@ -29,9 +47,7 @@ class SyncNorm(_BatchNorm):
         axes = [0, *range(2, input.dim())]
         value = input.float()
         count = value.new_full((1,), value.numel() / value.shape[1])
-        sums: Tensor = shared.all_reduce(  # type: ignore[no-untyped-call]
-            torch.cat([value.sum(axes), value.square().sum(axes), count]), group=self.group
-        )
+        sums: Tensor = _Sum.apply(torch.cat([value.sum(axes), value.square().sum(axes), count]), self.group)
         channels = value.shape[1]
         total = sums[-1]
         mean = sums[:channels] / total

@@ -13,7 +13,7 @@ from torch import Tensor
 from detol.errors import DataError
 
 if TYPE_CHECKING:
-    from detol.workers.data.dataset import Dataset
+    from detol.workers.data.dataset import Dataset, Split
 
 Array = NDArray[Any]
 
@@ -89,12 +89,7 @@ def load(data: "Dataset", device: str | torch.device = "cpu") -> Tensors:
     """
     if len(data.train.y) < 2:
         raise DataError(f"training needs at least 2 samples, the data have {len(data.train.y)}: add rows")
-    mean, std = 0.0, 1.0
-    if data.task == "regression":
-        target = np.asarray(data.train.y, dtype=np.float64)
-        mean, std = float(target.mean()), float(target.std()) or 1.0
     place = torch.device(device)
-    test = getattr(data, "test", None)
     return Tensors(
         task=data.task,
         kind=data.kind,
@@ -102,15 +97,15 @@ def load(data: "Dataset", device: str | torch.device = "cpu") -> Tensors:
         outputs=data.outputs,
         train=_rows(data.train, place),
         validation=_rows(data.validation, place),
-        test=None if test is None or not len(test.y) else _rows(test, place),
+        test=None if data.test is None else _rows(data.test, place),
         shift=_tensor(np.asarray(data.mean, dtype=np.float32), place),
         scale=_tensor(1 / np.asarray(data.std, dtype=np.float32), place),
-        target_mean=mean,
-        target_std=std,
+        target_mean=data.target_mean,
+        target_std=data.target_std,
     )
 
 
-def _rows(split: Any, device: torch.device) -> Rows:
+def _rows(split: "Split", device: torch.device) -> Rows:
     return Rows(_tensor(split.x, device), _tensor(split.y, device))
 
 
