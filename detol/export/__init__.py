@@ -1,1 +1,1 @@
-"""Export of trained networks."""
+"""Export of trained networks: what is written was run again, and shown to match."""
