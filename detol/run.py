@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from detol import wire
 from detol.config import Settings
 from detol.errors import UsageError
+from detol.handover import exported, test_of, weights_of
 from detol.prepare import Prepared, prepare
-from detol.results.weights import NoWeights, WeightsFolder, load_weights
+from detol.results.weights import NoWeights, WeightsFolder
 from detol.search.clock import RealClock
 from detol.search.controller import Controller
 from detol.search.history import History
@@ -107,7 +107,13 @@ def search(
         settings = replace(settings, name=name)
         store = database.create_search(
             name,
-            {**settings.as_dict(), "space": prepared.task.space.name, "settings": settings.as_dict()},
+            {
+                **settings.as_dict(),
+                "space": prepared.task.space.name,
+                "objectives": list(map(str, prepared.task.objectives)),
+                "settings": settings.as_dict(),
+                "recipe": asdict(prepared.task.recipe),
+            },
             prepared.dataset.describe(),
             prepared.task.recipe,
             config_digest=prepared.identity,
@@ -145,9 +151,14 @@ def _run(prepared: Prepared, store: "SearchStore", watcher: Watcher) -> SearchRe
     tracker = wire.tracker(settings, task, f"{settings.name}@{store.created}", watcher.say)
 
     def conclude(result: SearchResult) -> SearchResult:
-        test = test_of(result.best, prepared, home) if result.best else {}
+        best = result.best
+        weights = weights_of(best, prepared.dataset, task.recipe, home) if best else b""
+        test = test_of(best, weights, prepared.dataset) if best else {}
         result = replace(result, test=test, summary={**result.summary, "test": test or None})
-        tracker.finish(result.best, result.summary)
+        store.amend(summary=result.summary)
+        with exported(result, weights, prepared, wire.tracking_uri(settings.tracking, settings.db)) as files:
+            tracker.finish(best, result.summary, files)
+            tracker.close()
         return result
 
     return run_parts(
@@ -266,29 +277,6 @@ def _row(trial: Trial | None, objective: Objective) -> dict[str, Any] | None:
     if trial is None or not math.isfinite(trial.score):
         return None
     return {"trial": trial.number, "digest": trial.digest, "score": objective.score(trial.score)}
-
-
-def weights_of(trial: Trial, prepared: Prepared, home: Path) -> bytes:
-    """Return a trial's weights: as kept, or trained again as they were (the same seed gives the same curve on CPU)."""
-    kept = load_weights(home, trial.weights)
-    if kept is not None:
-        return kept
-    from detol.workers.train import Training
-
-    training = Training(
-        trial.candidate.topology, prepared.dataset, prepared.task.recipe, epochs=trial.epochs, seed=trial.seed
-    )
-    for report in training.reports():
-        if report.epoch >= trial.epoch:
-            break
-    return training.weights()
-
-
-def test_of(trial: Trial, prepared: Prepared, home: Path) -> dict[str, float]:
-    """Read the test split: return the metrics of a trial's weights on it."""
-    from detol.workers.train import evaluate
-
-    return evaluate(trial.candidate.topology, weights_of(trial, prepared, home), prepared.dataset, "test")
 
 
 def _free_name(base: str, taken: Sequence[str]) -> str:

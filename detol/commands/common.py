@@ -1,58 +1,66 @@
 """What commands share: options, and how they print."""
 
-import csv
-import io
 import json
-import math
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from detol.results.query import Query
 
 Db = Annotated[str, typer.Option("--db", help="Results database: a path or URL (default: ./detol-runs/results.db).")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")]
 
 
+@contextmanager
+def query(db: str) -> "Iterator[Query]":
+    """Open the results database for questions; one that does not exist is an error, not made."""
+    from detol import wire
+    from detol.results.query import Query
+
+    with wire.database(db, create=False) as database:
+        yield Query(database)
+
+
 def print_json(value: Any) -> None:
     """Print one JSON document on standard output; numbers that JSON lacks become ``null``."""
-    print(json.dumps(finite(value), indent=2, default=str))  # noqa: T201
+    from detol.results.tables import plain
 
-
-def finite(value: Any) -> Any:
-    """Return a value with non-finite numbers replaced by ``None``: JSON has none."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(part) for part in value]
-    return value
+    print(json.dumps(plain(value), indent=2))  # noqa: T201
 
 
 def print_rows(
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Any],
     *,
     as_json: bool,
     as_csv: bool = False,
+    columns: Sequence[str] = (),
     title: str = "",
     empty: str = "nothing there",
 ) -> None:
-    """Print rows as a table, as JSON, or as CSV."""
+    """Print rows (dataclasses or mappings, all alike) as a table, as JSON, or as CSV.
+
+    ``columns`` are what the table shows; JSON and CSV hold everything.
+    """
     if as_json:
-        print_json(list(rows))
+        print_json(rows)
     elif as_csv:
-        text = io.StringIO()
-        writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(
-            {k: json.dumps(v) if isinstance(v, list | dict) else v for k, v in row.items()} for row in rows
-        )
-        sys.stdout.write(text.getvalue())
+        from detol.results.tables import to_csv
+
+        sys.stdout.write(to_csv(rows))
     else:
         from rich.console import Console
 
         from detol.dashboards.tables import show
 
-        show(Console(), rows, title=title, empty=empty)
+        listed = [_mapping(row) for row in rows]
+        show(Console(), [{key: row[key] for key in columns or row} for row in listed], title=title, empty=empty)
+
+
+def _mapping(row: Any) -> Mapping[str, Any]:
+    return asdict(row) if is_dataclass(row) and not isinstance(row, type) else row  # type: ignore[no-any-return]

@@ -1,0 +1,41 @@
+"""One trial in a terminal."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from detol.dashboards.tables import cell, show
+
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def show_trial(console: Console, shown: Mapping[str, Any]) -> None:
+    """Print what ``Query.show`` returns of a trial."""
+    value = cell(shown["value"]) or "no score"
+    console.print(Text(f"{shown['trial']}: {shown['metric']} {value} ({shown['state']})", style="bold"))
+    facts = ("digest", "reason", "origin", "note", "parents", "epoch", "epochs", "attempt", "seed", "width", "seconds")
+    rows = {
+        key: shown[key] for key in (*facts, "reused", "weights", "created", "ended") if shown[key] not in ("", [], None)
+    }
+    rows["data"] = f"{shown['data']['name']} ({shown['data']['digest']})"
+    rows.update(shown["cost"] or {})
+    if shown["curve"]:
+        rows["curve"] = sparkline([row["value"] for row in shown["curve"]])
+    show(console, [{"fact": key.replace("_", " "), "value": str(cell(value))} for key, value in rows.items()])
+    show(console, [{"decision": key, "option": str(value)} for key, value in shown["decisions"].items()])
+    show(console, [{"recipe": key, "value": str(value)} for key, value in shown["recipe"].items()])
+    if shown["others"]:
+        show(console, shown["others"], title="the same topology on the same data elsewhere")
+
+
+def sparkline(values: list[float | None]) -> str:
+    """Return values as a line of bars from the least to the greatest, e.g. ``▁▅█  0.61 to 0.98``; a gap for none."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    low, high = min(known), max(known)
+    scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
+    bars = "".join(" " if value is None else BARS[round((value - low) * scale)] for value in values)
+    return f"{bars}  {low:.4f} to {high:.4f}"

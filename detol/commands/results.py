@@ -1,0 +1,123 @@
+"""``detol results``: questions to the results database."""
+
+from typing import Annotated
+
+import typer
+
+from detol.commands.common import Csv, Db, Json, print_json, print_rows, query
+
+app = typer.Typer(help="Ask the results database.", no_args_is_help=True)
+
+Ref = Annotated[
+    str, typer.Argument(metavar="NAME|TRIAL|DIGEST", help="SEARCH/NUMBER; or a search or digest: its best.")
+]
+Data = Annotated[str | None, typer.Option("--data", help="Only on this data set (name or digest).")]
+Space = Annotated[str | None, typer.Option("--space", help="Only from this space.")]
+Search = Annotated[str | None, typer.Option("--search", help="Only of this search.")]
+
+TOP = ("trial", "value", "mean", "n", "params", "multiply_adds", "epoch", "state", "origin", "space", "data", "digest")
+LINE = ("generation", "trial", "parents", "origin", "state", "value", "digest")
+
+
+@app.command("top")
+def top(
+    data: Data = None,
+    space: Space = None,
+    search: Search = None,
+    limit: Annotated[int, typer.Option("--limit", help="Rows at most.")] = 10,
+    metric: Annotated[str | None, typer.Option("--metric", help="METRIC[:min|max] to rank by.")] = None,
+    db: Db = "",
+    as_json: Json = False,
+    as_csv: Csv = False,
+) -> None:
+    """Print the best trials: one row for each topology, recipe and data set."""
+    with query(db) as asked:
+        rows = asked.top(data, space, search, limit, metric)
+    shown = [{**vars(row), "digest": row.digest[:15]} for row in rows] if not (as_json or as_csv) else rows
+    print_rows(shown, as_json=as_json, as_csv=as_csv, columns=TOP, empty="no trial has a score yet")
+
+
+@app.command("front")
+def front(
+    objective: Annotated[list[str] | None, typer.Option("--objective", help="METRIC[:min|max]; repeat.")] = None,
+    data: Data = None,
+    space: Space = None,
+    search: Search = None,
+    db: Db = "",
+    as_json: Json = False,
+    as_csv: Csv = False,
+) -> None:
+    """Print the trials that none beats in all objectives at once (default: score and parameters)."""
+    with query(db) as asked:
+        rows = asked.front(objective or ("score", "params"), data, space, search)
+    if as_json:
+        print_json(rows)
+        return
+    flat = [
+        {"trial": row.trial, **row.values, "n": row.n, "space": row.space, "data": row.data, "digest": row.digest}
+        for row in rows
+    ]
+    print_rows(flat, as_json=False, as_csv=as_csv, empty="no trial has a score yet")
+
+
+@app.command("curve")
+def curve(ref: Ref, db: Db = "", as_json: Json = False, as_csv: Csv = False) -> None:
+    """Print the learning curve of a trial."""
+    with query(db) as asked:
+        rows = asked.curve(ref)
+    if as_json or as_csv:
+        print_rows(rows, as_json=as_json, as_csv=as_csv)
+        return
+    flat = [{"epoch": row.epoch, **row.metrics, "seconds": row.seconds} for row in rows]
+    print_rows(flat, as_json=False, title=ref, empty=f"{ref} has no reports yet")
+
+
+@app.command("show")
+def show(ref: Ref, data: Data = None, db: Db = "", as_json: Json = False) -> None:
+    """Print everything about a trial: decisions, cost, curve, recipe, other trainings of the same topology."""
+    with query(db) as asked:
+        shown = asked.show(ref, data)
+    if as_json:
+        print_json(shown)
+        return
+    from rich.console import Console
+
+    from detol.dashboards.trial import show_trial
+
+    show_trial(Console(), shown)
+
+
+@app.command("lineage")
+def lineage(ref: Ref, db: Db = "", as_json: Json = False, as_csv: Csv = False) -> None:
+    """Print a trial and its ancestors."""
+    with query(db) as asked:
+        rows = asked.lineage(ref)
+    print_rows(rows, as_json=as_json, as_csv=as_csv, columns=LINE)
+
+
+@app.command("stats")
+def stats(db: Db = "", as_json: Json = False, as_csv: Csv = False) -> None:
+    """Print the totals of the database: trials by state, epochs, seconds, what reuse and stopping saved."""
+    with query(db) as asked:
+        totals = asked.stats()
+    if as_json:
+        print_json(totals)
+    else:
+        print_rows(
+            [{"what": key.replace("_", " "), "value": value} for key, value in totals.items()],
+            as_json=False,
+            as_csv=as_csv,
+        )
+
+
+@app.command("sql")
+def sql(
+    statement: Annotated[str, typer.Argument(metavar="STATEMENT", help="One SQL statement that reads.")],
+    db: Db = "",
+    as_json: Json = False,
+    as_csv: Csv = False,
+) -> None:
+    """Run one read-only SQL statement."""
+    with query(db) as asked:
+        answer = asked.sql(statement)
+    print_rows(answer.dicts(), as_json=as_json, as_csv=as_csv, empty="no rows")
