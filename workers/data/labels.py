@@ -68,7 +68,8 @@ def encode(raw: Mapping[str, Array], task: str, names: Sequence[str] | None, tar
         return Labels(task, (), quantities, kept, tuple(notes))
     if task != "classification":
         raise DataError(f"task must be auto, {' or '.join(TASKS)}, got {task!r}")
-    texts = {part: _texts(part_values) for part, part_values in values.items()}
+    whole = _whole(numbers)
+    texts = {part: _texts(part_values, whole) for part, part_values in values.items()}
     known = _order(np.unique(np.concatenate([texts[part] for part in texts if part != "test"])))
     if len(known) < 2:
         raise DataError(f"classification needs two classes: all of {target!r} are {known[0]!r}; name another target")
@@ -121,10 +122,9 @@ def _task(numbers: Array | None) -> str:
     if numbers is None:
         return "classification"
     distinct = np.unique(numbers)
-    whole = bool(np.isfinite(distinct).all() and (distinct == np.round(distinct)).all())
     gapless = distinct[0] in (0, 1) and np.ptp(distinct) == len(distinct) - 1
     few = len(distinct) <= FEW or (gapless and len(distinct) <= MANY)
-    return "classification" if whole and few and 2 * len(distinct) <= len(numbers) + 2 else "regression"
+    return "classification" if _whole(distinct) and few and 2 * len(distinct) <= len(numbers) + 2 else "regression"
 
 
 def _quantity(values: Array, target: str) -> Array:
@@ -137,12 +137,15 @@ def _quantity(values: Array, target: str) -> Array:
     return numbers.astype(np.float32)
 
 
-def _texts(values: Array) -> Array:
+def _whole(numbers: Array | None) -> bool:
+    return numbers is not None and bool(np.isfinite(numbers).all() and (numbers == np.round(numbers)).all())
+
+
+def _texts(values: Array, whole: bool) -> Array:
+    """Return class names; where all of training's are ``whole`` numbers, ``1``, ``1.0`` and ``01`` are one class."""
     plain = _plain(values)
-    numbers = _numbers(plain)
-    if (
-        numbers is not None and np.isfinite(numbers).all() and (numbers == np.round(numbers)).all()
-    ):  # "1", "1.0" and 1 are one class
+    numbers = _numbers(plain) if whole else None
+    if numbers is not None and _whole(numbers):
         return np.array([str(int(number)) for number in numbers.tolist()], dtype=object)
     return np.array([str(v) for v in plain.tolist()], dtype=object)
 

@@ -1,0 +1,105 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+from detol.errors import DataError
+from detol.workers.data.labels import encode, missing
+
+
+def of(values: Any, task: str = "auto", **others: Any) -> Any:
+    names = others.pop("names", None)
+    parts = {"train": np.asarray(values)} | {part: np.asarray(more) for part, more in others.items()}
+    return encode(parts, task, names, "y")
+
+
+@pytest.mark.parametrize(
+    ("values", "task"),
+    [
+        (["a", "b"] * 5, "classification"),
+        ([True, False] * 5, "classification"),
+        ([0, 1] * 5, "classification"),
+        ([-1, 1] * 5, "classification"),
+        ([3, 4, 5, 9] * 5, "classification"),  # few whole numbers
+        ([1.0, 2.0] * 5, "classification"),
+        (list(range(100)) * 2, "classification"),  # CIFAR-100: no gap from 0
+        (list(range(17, 91)) * 10, "regression"),  # ages
+        (list(range(20)), "regression"),  # each once
+        ([0.5, 1.0, 2.0] * 9, "regression"),
+    ],
+)
+def test_the_task_is_told_by_the_labels(values: list[Any], task: str) -> None:
+    assert of(values).task == task
+
+
+def test_classes_are_in_numeric_order_where_they_are_numbers() -> None:
+    labels = of(np.array(["10", "9", "2"] * 4, dtype=object))
+    assert labels.classes == ("2", "9", "10")
+    assert labels.y["train"][:3].tolist() == [2, 1, 0]
+    assert labels.y["train"].dtype == np.int64
+
+
+def test_one_hot_and_column_labels() -> None:
+    assert of(np.eye(3)[[2, 0, 1, 0] * 3]).y["train"][:4].tolist() == [2, 0, 1, 0]
+    assert of(np.array([[4], [7]] * 5)).classes == ("4", "7")
+    with pytest.raises(DataError, match=r"one-hot.*\(4, 2\)"):
+        of(np.full((4, 2), 0.5))
+
+
+def test_names_are_those_of_the_indices() -> None:
+    assert of([0, 2] * 5, names=("cat", "dog", "owl")).classes == ("cat", "owl")
+    assert of(["a", "b"] * 5, names=("cat", "dog")).classes == ("a", "b")
+
+
+def test_spellings_of_a_number_are_one_class_in_all_parts() -> None:
+    labels = of(np.array(["1", "2"] * 5, dtype=object), test=np.array(["1.0", " 2"], dtype=object))
+    assert labels.y["test"].tolist() == [0, 1]
+    text = of(np.array(["007", "x"] * 5, dtype=object), test=np.array(["007"], dtype=object))
+    assert text.classes == ("007", "x")
+    assert text.y["test"].tolist() == [0]
+
+
+def test_missing_labels_are_dropped_with_a_note() -> None:
+    values = np.array(["a", None, "b", "?", " NA ", "a", "b"], dtype=object)
+    labels = of(values)
+    assert labels.kept["train"].tolist() == [True, False, True, False, False, True, True]
+    assert labels.y["train"].tolist() == [0, 1, 0, 1]
+    assert "dropped 3 rows" in labels.notes[0]
+    assert missing(np.array([1.0, np.nan])).tolist() == [False, True]
+    with pytest.raises(DataError, match="all of 'y' are missing"):
+        of(np.array(["?", ""], dtype=object))
+
+
+def test_a_full_stop_after_the_test_labels() -> None:
+    labels = of(["<=50K", ">50K"] * 5, test=["<=50K.", ">50K."])
+    assert labels.y["test"].tolist() == [0, 1]
+    assert "full stop" in labels.notes[0]
+
+
+def test_a_class_that_only_the_test_has() -> None:
+    with pytest.raises(DataError, match="'owl'.*training has cat, dog"):
+        of(["cat", "dog"] * 5, test=["owl"])
+
+
+@pytest.mark.parametrize(
+    ("values", "task", "message"),
+    [
+        ([], "auto", "needs samples"),
+        (["a"] * 9, "auto", "two classes: all of 'y' are 'a'"),
+        ([0] * 9, "auto", "two classes"),
+        ([0.5] * 9, "auto", "must vary"),
+        (["a", "b"], "regression", "needs numbers: 'y' holds 'a'"),
+        ([0.5, np.inf], "regression", "must be finite"),
+        ([0, 1], "ranking", "task must be"),
+    ],
+)
+def test_refused(values: list[Any], task: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        of(values, task)
+
+
+def test_a_regression_keeps_its_units() -> None:
+    labels = of(["1.5", "-2", "1e3"], "regression")
+    assert labels.y["train"].tolist() == [1.5, -2, 1000]
+    assert labels.y["train"].dtype == np.float32
+    assert labels.classes == ()
