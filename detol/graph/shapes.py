@@ -149,6 +149,8 @@ def _convolution(operation: Operation, shape: Shape) -> Shape:
 
 def _pool(operation: Operation, shape: Shape) -> Shape:
     _axes(operation, shape, "leave it out on feature vectors")
+    if len(shape) == 4 and number(operation, "kernel") > min(shape[1:]):  # torch refuses to average there
+        raise ShapeError(f"{operation} needs a volume at least as wide as its kernel: use a smaller kernel")
     return (shape[0], *_strided(operation, shape))
 
 
