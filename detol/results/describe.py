@@ -87,10 +87,12 @@ def search_columns(
     name: str, settings: Mapping[str, Any], data: Mapping[str, Any], recipe: Recipe, digest: str
 ) -> dict[str, Any]:
     """Return the columns of a new search."""
-    objectives = [str(objective) for objective in settings.get("objectives") or ()]
+    described = data_row(data)
+    given = settings.get("objectives") or settings.get("objective") or ()
+    objectives = [given] if isinstance(given, str) else [str(objective) for objective in given]
     return {
         "name": name,
-        "data": str(data["digest"]),
+        "data": described["digest"],
         "recipe": recipe.digest,
         "space": _name(settings.get("space")),
         "strategy": _name(settings.get("strategy")),
@@ -102,7 +104,7 @@ def search_columns(
         "trials": settings.get("trials"),
         "epochs": settings.get("epochs"),
         "settings": to_text(dict(settings)),
-        "config_digest": digest or config_digest(settings, str(data["digest"]), recipe.digest),
+        "config_digest": digest or config_digest(settings, described["digest"], recipe.digest),
         "versions": to_text(versions()),
         "state": "running",
         "created": now(),

@@ -48,7 +48,7 @@ class MemoryDatabase:
     ) -> "MemoryStore":
         """Start the record of a new search; arguments and errors as for ``Database.create_search``."""
         describe.check_name(name)
-        row = describe.search_columns(name, settings, {**data, **describe.data_row(data)}, recipe, config_digest)
+        row = describe.search_columns(name, settings, data, recipe, config_digest)
         if name in self.searches:
             raise UsageError(f"a search named {name!r} exists already: take another --name")
         kept = from_text(row["settings"])

@@ -213,7 +213,8 @@ class Database:
             dialect = self.engine.dialect.name
             for table, row in describe.foundations(data, recipe):
                 connection.execute(engine.insert_new(table, dialect), row)
-            if not connection.execute(engine.insert_new(searches, dialect), columns).rowcount:
+            new = engine.insert_new(searches, dialect).returning(searches.c.id)
+            if connection.execute(new, columns).first() is None:
                 raise UsageError(
                     f"a search named {name!r} exists already: detol resume {shlex.quote(name)}, or take another --name"
                 )

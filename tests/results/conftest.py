@@ -1,0 +1,55 @@
+"""A results database in a file, and trials to put into it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from detol.graph.ops import op
+from detol.graph.topology import chain
+from detol.results.store import Database, SearchStore
+from detol.search.recipe import Recipe
+from detol.search.records import Candidate, Origin, Report, State, Trial
+from detol.spaces.decisions import Decisions
+
+MakeTrial = Callable[..., Trial]
+MakeSearch = Callable[..., SearchStore]
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with Database(tmp_path / "results.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def make_trial() -> MakeTrial:
+    """Make a trial of a small network: ``width`` channels; trained to the end when it has scores."""
+
+    def make(number: int, *scores: float, width: int = 8, parents: tuple[int, ...] = (), **changes: object) -> Trial:
+        topology = chain(op("conv", channels=width), op("conv", kernel=5))
+        candidate = Candidate(Decisions(width=width), topology, Origin.SAMPLE, parents)
+        made = Trial(number, candidate, State.COMPLETED if scores else State.RUNNING, epochs=3, seed=number)
+        if scores:
+            reports = tuple(Report(n, {"val_accuracy": s, "val_loss": 1 - s}, 0.5) for n, s in enumerate(scores, 1))
+            made = replace(made, reports=reports, curve=scores, scores=(scores[-1],), seconds=len(scores) / 2)
+        return replace(made, **changes)
+
+    return make
+
+
+@pytest.fixture
+def make_search(database: Database) -> MakeSearch:
+    """Make a search on the digits that holds these trials, committed."""
+
+    def make(name: str, *trials: Trial, data: str = "digits", **settings: object) -> SearchStore:
+        described = {"digest": f"x1:{data}", "name": data, "shape": [1, 8, 8], "outputs": 10}
+        given = {"space": "tiny", "objectives": ["val_accuracy"], "seed": 0, **settings}
+        store = database.create_search(name, given, described, Recipe())
+        for trial in trials:
+            store.add(trial)
+        store.commit()
+        return store
+
+    return make
