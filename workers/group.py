@@ -21,6 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from detol.errors import WorkerLost
 from detol.workers.sync_norm import synchronise_norms
 
+TCPStore: Any = dist.TCPStore  # type: ignore[attr-defined]  # torch's stubs forget it
 PATIENCE = 120.0
 """Seconds a rank waits for the others before it gives the trial up as lost."""
 
@@ -81,9 +82,9 @@ class Rendezvous:
     port: int
 
 
-def serve(host: str = "127.0.0.1", patience: float = PATIENCE) -> tuple[dist.TCPStore, Rendezvous]:
+def serve(host: str = "127.0.0.1", patience: float = PATIENCE) -> tuple[Any, Rendezvous]:
     """Open the store of a new group on a free port; keep it until the group is closed. Called by rank 0."""
-    store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=patience))
+    store = TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=patience))
     return store, Rendezvous(host, store.port)
 
 
@@ -109,7 +110,7 @@ class ProcessGroup(Group):
         width: int,
         *,
         backend: str = "gloo",
-        store: dist.TCPStore | None = None,
+        store: Any = None,
         patience: float = PATIENCE,
     ) -> None:
         self.rank = rank
@@ -119,7 +120,7 @@ class ProcessGroup(Group):
         _use_loopback(place.host)
         with self.guarded():
             if store is None:
-                store = dist.TCPStore(place.host, place.port, is_master=False, timeout=timeout)
+                store = TCPStore(place.host, place.port, is_master=False, timeout=timeout)
             dist.init_process_group(backend, store=store, rank=rank, world_size=width, timeout=timeout)
             # Flags, sums and norms travel apart from the gradients, so that neither waits for the other's order.
             self._control = dist.new_group(backend="gloo", timeout=timeout)
@@ -166,7 +167,7 @@ class ProcessGroup(Group):
         buffers = [b for b in model.buffers() if b.is_floating_point()]
         if buffers:
             mean = self.total(torch.cat([b.flatten() for b in buffers])) / self.width
-            for buffer, part in zip(buffers, mean.split([b.numel() for b in buffers]), strict=True):
+            for buffer, part in zip(buffers, torch.split(mean, [b.numel() for b in buffers]), strict=True):
                 buffer.copy_(part.view_as(buffer))
 
     @contextlib.contextmanager

@@ -1,7 +1,10 @@
 """Optimisers and learning-rate schedules of a recipe."""
 
+import inspect
 import math
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -10,19 +13,38 @@ from torch.optim import SGD, AdamW, Optimizer
 from detol.search.recipe import Recipe
 
 
-def make_optimiser(model: nn.Module, recipe: Recipe) -> Optimizer:
-    """Return the optimiser of a recipe over the parameters of a model.
+class Optimiser:
+    """The optimiser of a recipe over the parameters of a model, whose every step is told its learning rate.
 
-    Biases and the scales of norms (parameters with one axis) are not decayed. The fused kernels are used where the
-    device has them (CPU and CUDA).
+    Biases and the scales of norms (parameters with one axis) are not decayed. torch's own optimiser does the work, by
+    its fused kernels where the device has them (CPU and CUDA); called past its decorators, it needs no compiler:
+    importing that costs each worker more than a second.
     """
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": recipe.weight_decay},
-        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
-    ]
-    groups = [group for group in groups if group["params"]]
-    fused = _fusible(parameters)
+
+    def __init__(self, model: nn.Module, recipe: Recipe) -> None:
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        groups: list[dict[str, Any]] = [
+            {"params": [p for p in self._parameters if p.ndim > 1], "weight_decay": recipe.weight_decay},
+            {"params": [p for p in self._parameters if p.ndim <= 1], "weight_decay": 0.0},
+        ]
+        _spare_the_compiler()
+        self.inner = _make([group for group in groups if group["params"]], recipe, fused=_fusible(self._parameters))
+        self._step = cast("Callable[[Optimizer], None]", inspect.unwrap(type(self.inner).step))
+        self._clip = recipe.clip
+
+    def step(self, rate: float) -> None:
+        """Clip the gradients to the recipe's norm, take a step at a learning rate, and clear them."""
+        if self._clip:
+            nn.utils.clip_grad_norm_(self._parameters, self._clip)
+        for group in self.inner.param_groups:
+            group["lr"] = rate
+        with torch.no_grad():
+            self._step(self.inner)
+        for parameter in self._parameters:
+            parameter.grad = None
+
+
+def _make(groups: list[dict[str, Any]], recipe: Recipe, *, fused: bool) -> Optimizer:
     if recipe.optimiser == "adamw":
         return AdamW(groups, lr=recipe.learning_rate, fused=fused)
     return SGD(
@@ -32,6 +54,16 @@ def make_optimiser(model: nn.Module, recipe: Recipe) -> Optimizer:
         nesterov=recipe.nesterov and recipe.momentum > 0,
         fused=fused,
     )
+
+
+def _spare_the_compiler() -> None:
+    """Let the methods of optimisers run without importing torch's compiler just to tell it to ignore them."""
+    if "torch._dynamo" in sys.modules:
+        return
+    for method in vars(Optimizer).values():
+        plain = getattr(method, "__wrapped__", None)
+        if plain is not None and not hasattr(plain, "__dynamo_disable"):
+            plain.__dynamo_disable = plain
 
 
 def _fusible(parameters: Iterable[torch.Tensor]) -> bool:
@@ -60,9 +92,3 @@ def learning_rate(recipe: Recipe, step: int, steps: int) -> float:
     if recipe.schedule == "one_cycle":
         return recipe.learning_rate * (1 - fallen)
     return recipe.learning_rate
-
-
-def set_learning_rate(optimiser: Optimizer, rate: float) -> None:
-    """Use ``rate`` from the next step on."""
-    for group in optimiser.param_groups:
-        group["lr"] = rate

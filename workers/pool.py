@@ -206,7 +206,10 @@ class RayExecutor:
         except Exception as error:  # Ray itself failed: the machine's fault
             finishes = {rank: Finish(State.LOST, one_line(f"Ray failed: {error}"), recycle=True) for rank in run.ranks}
         state = decisive(finish.state for finish in finishes.values())
-        rank, finish = next((rank, finish) for rank, finish in sorted(finishes.items()) if finish.state is state)
+        # Of ranks that ended alike, the one whose process is gone tells why.
+        causes = [rank for rank in run.ranks if rank in finishes and finishes[rank].state is state]
+        rank = min(causes, key=lambda rank: not finishes[rank].recycle)
+        finish = finishes[rank]
         reason = f"rank {rank}: {finish.reason}" if run.job.width > 1 and finish.reason and rank else finish.reason
         extra = {**finish.extra, "worker": run.seats[0].number, "host": run.seats[0].about.host}
         with self._lock:
@@ -218,7 +221,8 @@ class RayExecutor:
                 seat.state = "starting" if seat in spoilt else "idle"
         for seat in spoilt:
             _kill(seat.actor)
-        self._events.put(Ended(run.job.number, state, reason, finishes[0].weights if state.scored else None, extra))
+        weights = finishes[0].weights if state.scored and 0 in finishes else None
+        self._events.put(Ended(run.job.number, state, reason, weights, extra))
         for seat in spoilt:
             _spawn(self._open, f"worker-{seat.number}", seat)
 
@@ -361,6 +365,7 @@ class _LocalRay:
             self._ready.set()
             return
         home = None if address else _short_directory()
+        _hush()
         try:
             _start_ray(workers, address, size, home)
         except BaseException as error:  # handed to whoever waits
@@ -379,6 +384,12 @@ def _short_directory() -> Path:
         with contextlib.suppress(OSError):
             return Path(tempfile.mkdtemp(prefix="detol-", dir=parent))
     raise UsageError("Ray needs a directory for its sockets and neither /tmp nor TMPDIR can be written: set TMPDIR")
+
+
+def _hush() -> None:
+    """Keep Ray's notes on dead workers off standard output, where results go: each becomes a trial's reason."""
+    with contextlib.suppress(AttributeError):
+        ray._private.worker.print_to_stdstream = lambda *_, **__: None
 
 
 def _start_ray(workers: int, address: str | None, size: int, home: Path | None) -> None:

@@ -28,6 +28,11 @@ class _Sum(torch.autograd.Function):
         return total, None
 
 
+def _summed(part: Tensor, group: "dist.ProcessGroup") -> Tensor:
+    total: Tensor = _Sum.apply(part, group)  # type: ignore[no-untyped-call]
+    return total
+
+
 class SyncNorm(_BatchNorm):
     """Batch norm over the samples of all ranks (Ioffe and Szegedy 2015, arXiv 1502.03167, algorithm 1).
 
@@ -47,7 +52,7 @@ class SyncNorm(_BatchNorm):
         axes = [0, *range(2, input.dim())]
         value = input.float()
         count = value.new_full((1,), value.numel() / value.shape[1])
-        sums: Tensor = _Sum.apply(torch.cat([value.sum(axes), value.square().sum(axes), count]), self.group)
+        sums = _summed(torch.cat([value.sum(axes), value.square().sum(axes), count]), self.group)
         channels = value.shape[1]
         total = sums[-1]
         mean = sums[:channels] / total

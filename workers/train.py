@@ -23,7 +23,7 @@ from detol.workers.augment import Augmenter
 from detol.workers.checkpoint import pack, unpack
 from detol.workers.group import Group, plain
 from detol.workers.metrics import measure
-from detol.workers.optim import learning_rate, make_optimiser, set_learning_rate
+from detol.workers.optim import Optimiser, learning_rate
 from detol.workers.step import Criterion, memory_faults, mix, precision, seeded
 from detol.workers.tensors import Tensors, batches, load, steps_of
 
@@ -82,7 +82,7 @@ class Training:
                 model = build(topology, self._data.shape, self._data.outputs).to(self._device)
             self._called = self._group.wrap(model, sync_norm=recipe.sync_norm)
             self.model = plain(self._called)
-            self._optimiser = make_optimiser(self.model, recipe)
+            self._optimiser = Optimiser(self.model, recipe)
 
     def reports(self) -> Iterator[Report]:
         """Train, and yield a report after each epoch; end early, without one, after a stop.
@@ -117,15 +117,12 @@ class Training:
         generator = torch.Generator(self._device).manual_seed(mix(self._seed, epoch))
         order = torch.randperm(len(rows), generator=generator, device=self._device)
         steps = steps_of(len(rows), recipe.batch_size, group.width)
-        parameters = [p for p in self.model.parameters() if p.requires_grad]
         total = torch.zeros((), device=self._device)
         finite = True
         self._called.train()
         for number, batch in enumerate(batches(len(rows), recipe.batch_size, group.width, order)):
             if self._ends(finite, epoch):
                 return None
-            rate = learning_rate(recipe, (epoch - 1) * steps + number, self._epochs * steps)
-            set_learning_rate(self._optimiser, rate)
 
             # All ranks draw for the global batch and take their shard, so that widths see the same samples.
             shard = group.shard(len(batch))
@@ -138,10 +135,7 @@ class Training:
 
             # The ranks' gradients are averaged: times the width over the global batch makes that a mean over samples.
             (loss * (group.width / len(batch))).backward()  # type: ignore[no-untyped-call]
-            if recipe.clip:
-                nn.utils.clip_grad_norm_(parameters, recipe.clip)
-            self._optimiser.step()
-            self._optimiser.zero_grad(set_to_none=True)
+            self._optimiser.step(learning_rate(recipe, (epoch - 1) * steps + number, self._epochs * steps))
 
             total += loss.detach()
             # Looking at a loss waits for the device: on an accelerator once an epoch is enough.
@@ -208,7 +202,7 @@ def forward(model: nn.Module, data: Tensors, x: Tensor, recipe: Recipe | None = 
     model.eval()
     parts = []
     with precision(recipe or Recipe(), data.device):
-        parts = [model(data.standardised(part)).float() for part in x.split(EVALUATION_BATCH) if len(part)]
+        parts = [model(data.standardised(part)).float() for part in torch.split(x, EVALUATION_BATCH) if len(part)]
     return torch.cat(parts) if parts else x.new_zeros((0, data.outputs), dtype=torch.float32)
 
 
