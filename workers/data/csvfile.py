@@ -2,7 +2,11 @@
 
 import csv
 import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from detol.errors import DataError
 from detol.workers.data.columns import absent
@@ -26,6 +30,7 @@ def read(path: Path, header: str, names: list[str] | None) -> tuple[Frame, list[
     import pandas as pd
 
     separator = _separator(path)
+    _even(path, separator)
     try:
         frame = pd.read_csv(
             path,
@@ -36,18 +41,8 @@ def read(path: Path, header: str, names: list[str] | None) -> tuple[Frame, list[
             skipinitialspace=True,
             encoding="utf-8-sig",
         )
-    except pd.errors.ParserError as error:
-        text = str(error).replace("Error tokenizing data. C error: ", "").strip()
-        raise DataError(f"all rows of a table must have as many cells: {path}: {text}; mend that line") from None
-    except (pd.errors.EmptyDataError, UnicodeDecodeError, OSError, EOFError) as error:
+    except (pd.errors.ParserError, UnicodeDecodeError, OSError, EOFError) as error:
         raise _unreadable(path, error) from None
-    if frame.isna().to_numpy().any():  # an empty cell is "", only a cell that is not there is null
-        row = int(frame.isna().any(axis=1).to_numpy().nonzero()[0][0])
-        found = int(frame.iloc[row].notna().sum())
-        raise DataError(
-            f"all rows of a table must have as many cells: {path}: row {row + 1} has {found}, the first has"
-            f" {frame.shape[1]}; mend that row"
-        )
     frame = frame.apply(lambda column: column.str.strip())
     first = [str(cell) for cell in frame.iloc[0]]
     notes = [] if separator == "," else [f"cells are separated by {separator!r}"]
@@ -72,21 +67,44 @@ def read(path: Path, header: str, names: list[str] | None) -> tuple[Frame, list[
 
 
 def _separator(path: Path) -> str:
-    try:
-        with (
-            gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-            if path.suffix == ".gz"
-            else path.open(encoding="utf-8-sig", newline="") as file
-        ):
-            lines = [line for line, _ in zip(file, range(50), strict=False) if line.strip()]
-    except (UnicodeDecodeError, OSError, EOFError) as error:
-        raise _unreadable(path, error) from None
+    with _text(path) as file:
+        lines = [line for line, _ in zip(file, range(50), strict=False) if line.strip()]
     if not lines:
         raise DataError(f"a table needs rows: {path} is empty")
     widths = {sep: [len(row) for row in csv.reader(lines, delimiter=sep)] for sep in SEPARATORS}
     # Most rows agree on more than one cell: the true separator. Ragged rows are told later, with their number.
     scores = {sep: sum(w == width[0] for w in width) * (width[0] > 1) for sep, width in widths.items()}
     return max(SEPARATORS, key=lambda sep: (scores[sep], widths[sep][0]))
+
+
+def _even(path: Path, separator: str) -> None:
+    """Refuse rows of different lengths, which pandas would fill up."""
+    with _text(path) as file:
+        reader = csv.reader(file, delimiter=separator, skipinitialspace=True)
+        width = 0
+        for row in reader:
+            if len(row) < 2 and not "".join(row).strip():
+                continue  # a blank line
+            width = width or len(row)
+            if len(row) != width:
+                raise DataError(
+                    f"all rows of a table must have as many cells: line {reader.line_num} of {path} has {len(row)}, the"
+                    f" first has {width}; mend that line"
+                )
+
+
+@contextmanager
+def _text(path: Path) -> Iterator[TextIO]:
+    """Open a text, gzipped or not; what cannot be read is a :class:`DataError`."""
+    try:
+        with (
+            gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+            if path.suffix == ".gz"
+            else path.open(encoding="utf-8-sig", newline="")
+        ) as file:
+            yield file
+    except (UnicodeDecodeError, OSError, EOFError, zlib.error, csv.Error) as error:
+        raise _unreadable(path, error) from None
 
 
 def _headed(frame: Frame) -> bool:

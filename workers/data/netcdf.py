@@ -10,6 +10,8 @@ from detol.errors import DataError
 from detol.workers.data import arrays
 from detol.workers.data.raw import Array, Raw
 
+MARKS = frozenset({"_FillValue", "missing_value", "valid_min", "valid_max", "valid_range"})
+
 
 def read(path: Path, variables: Mapping[str, str] | None, target: str | int | None) -> Raw:
     """Return the parts of a file; see :func:`detol.workers.data.arrays.read` for the names.
@@ -27,7 +29,10 @@ def read(path: Path, variables: Mapping[str, str] | None, target: str | int | No
             shapes = {name: tuple(variable.shape) for name, variable in held.items()}
 
             def get(name: str) -> Array:
-                return _plain(held[name][...])
+                variable = held[name]
+                if variable.dtype != str and variable.dtype.itemsize == 1 and not MARKS & set(variable.ncattrs()):
+                    variable.set_auto_mask(False)  # 255 is white, not netCDF's default for "never written"
+                return _plain(variable[...])
 
             return arrays.read(path.stem, "netcdf", shapes, get, variables, target)
     except (OSError, RuntimeError) as error:  # what netCDF4 raises for a damaged file
