@@ -144,7 +144,8 @@ def _form(path: Path) -> str:
 
 
 def _absent(path: Path) -> DataError:
-    beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    inside = path.parent.iterdir() if path.parent.is_dir() else iter(())
+    beside = [entry.name for entry in inside if not entry.name.startswith(".")]
     near = difflib.get_close_matches(path.name, [*beside, *builtin.NAMES], n=3, cutoff=0.6)
     remedy = f"did you mean {', '.join(near)}?" if near else f"give a path, or one of {', '.join(builtin.NAMES)}"
     return DataError(f"a data set must be there: {str(path)!r} is not; {remedy}")
