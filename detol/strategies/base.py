@@ -82,7 +82,7 @@ class Proposer(ABC):
         self.told: list[Told] = []
         self.seen: set[Hashable] = set()
         self._identity: Identity = identity or (lambda candidate: candidate.digest)
-        self._remembered: dict[Decisions, Hashable] = {}
+        self._remembered: dict[Decisions, Hashable] = {}  # oldest first
         self._rest: Iterator[Decisions] | None = None
         self._exhausted = False
 
@@ -108,7 +108,12 @@ class Proposer(ABC):
 
     def known(self, decisions: Decisions) -> bool:
         """Return whether these decisions are remembered as proposed or told: cheap, and ``False`` when not sure."""
-        return decisions in self._remembered and self._remembered[decisions] in self.seen
+        identity = self.recall(decisions)
+        return identity is not None and identity in self.seen
+
+    def recall(self, decisions: Decisions) -> Hashable | None:
+        """Return the identity of decisions met before, or ``None`` when they are not remembered."""
+        return self._remembered.get(decisions)
 
     def identify(self, candidate: Candidate) -> Hashable:
         """Return the candidate's identity, from memory where its decisions have been met before."""
