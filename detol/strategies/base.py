@@ -69,11 +69,13 @@ class Proposer(ABC):
         seen: identities that were proposed or told; they only ever become more.
 
     ``ask`` calls ``prepare`` once, then ``propose`` for each candidate; each accepted one is in ``pending`` and
-    ``seen`` before the next is proposed. When ``TRIES`` proposals in a row are known already, uniform samples are
+    ``seen`` before the next is proposed. When ``tries`` proposals in a row are known already, uniform samples are
     tried; when ``SAMPLES`` of those are known too, a space of at most ``ENUMERABLE`` decision sequences is enumerated,
     so that the answer is empty only when nothing new is left; a larger or endless one counts as exhausted for this
     call.
     """
+
+    tries: int = TRIES
 
     def __init__(self, space: SearchSpace, *, seed: int = 0, identity: Identity | None = None) -> None:
         self.space = space
@@ -172,7 +174,7 @@ class Proposer(ABC):
         return self.candidate(self.space.sample(self.rng), Origin.SAMPLE)
 
     def _new(self) -> Candidate | None:
-        for attempt, tries in ((self.propose, TRIES), (self.sample, SAMPLES)):
+        for attempt, tries in ((self.propose, self.tries), (self.sample, SAMPLES)):
             for _ in range(tries):
                 candidate = attempt()
                 if candidate is not None:

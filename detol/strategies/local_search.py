@@ -88,5 +88,5 @@ class LocalSearch(Proposer):
     def _move(self, told: Told) -> None:
         self._here, self._better = told, None
         self._open = list(self.space.neighbours(told.decisions))
-        self.rng.shuffle(self._open)  # type: ignore[arg-type]
+        self.rng.shuffle(self._open)
         self._waiting.clear()

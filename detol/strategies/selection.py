@@ -50,7 +50,11 @@ def tournament(size: int) -> Selection:
 def ranked_tournament(size: int) -> Selection:
     """Draw ``size`` (>= 1) members without replacement; the one that stands first in the population wins."""
     at_least("tournament", size, 1)
-    return lambda members, rng: members[int(min(rng.choice(len(members), size=min(size, len(members)), replace=False)))]
+
+    def select(members: Population, rng: np.random.Generator) -> Told:
+        return members[int(rng.choice(len(members), size=min(size, len(members)), replace=False).min())]
+
+    return select
 
 
 def at_least(name: str, value: float, low: float) -> None:

@@ -1,0 +1,145 @@
+"""Any Optuna sampler over a space's decisions: ``optuna:TPESampler``, ``optuna:GPSampler`` ...
+
+Optuna is imported when a strategy is made, not when this file is.
+"""
+
+import inspect
+import warnings
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from detol.errors import unknown
+from detol.search.protocols import SearchSpace
+from detol.search.records import Candidate, Origin, Trial
+from detol.strategies.base import Identity, Proposer, Told
+from detol.strategies.walking import steps, walk
+
+if TYPE_CHECKING:
+    import optuna
+
+
+class OptunaSampler(Proposer):
+    """Asks an Optuna sampler for each open choice as a categorical parameter.
+
+    What the sampler suggests again is not proposed again: a known score is told to it from memory at once, and it is
+    asked again; of what is pending or has failed it is told a failure.
+
+    Args:
+        space: what is searched.
+        sampler: name of a class in ``optuna.samplers`` that needs no arguments.
+        objectives: how many scores of a trial the sampler sees, >= 1 (samplers differ in what they can do with many).
+        seed: of the sampler.
+        identity: what makes two candidates the same one.
+        options: further arguments of the sampler.
+
+    Raises:
+        UsageError: an unknown sampler, or an option that it does not have.
+    """
+
+    tries = 20  # a repeat makes the study larger, and a Gaussian process slower
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        sampler: str = "TPESampler",
+        *,
+        objectives: int = 1,
+        seed: int = 0,
+        identity: Identity | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(space, seed=seed, identity=identity)
+        self._objectives = objectives
+        with _quiet() as optuna:
+            made = _make(sampler, seed, options)
+            self._study = optuna.create_study(sampler=made, directions=["maximize"] * objectives)
+        self._numbers: dict[Hashable, int] = {}  # of the study's trials, for pending candidates
+        self._values: dict[Hashable, Sequence[float] | None] = {}
+
+    def propose(self) -> Candidate | None:
+        """Return what the sampler suggests; a repeat is answered from memory."""
+        with _quiet() as optuna:
+            trial = self._study.ask()
+            decisions = walk(
+                self.space,
+                lambda choice, _: choice.options.index(trial.suggest_categorical(choice.name, choice.options)),
+            )
+            made = self.candidate(decisions, Origin.OPTUNA)
+            if made is not None:
+                self._numbers[self.identify(made)] = trial.number
+            else:
+                self._tell(optuna, trial.number, self._values.get(self.recall(decisions)))
+        return made
+
+    def learn(self, trials: Sequence[Trial]) -> None:
+        """Tell the study; what was not asked for is added to it as a trial of its own."""
+        with _quiet() as optuna:
+            for told in self.told[-len(trials) :]:
+                values = told.scores[: self._objectives] if told.scores else None
+                self._values[told.identity] = values
+                number = self._numbers.pop(told.identity, None)
+                if number is not None:
+                    self._tell(optuna, number, values)
+                elif values is not None:
+                    self._study.add_trial(self._foreign(optuna, told, values))
+
+    def _tell(self, optuna: Any, number: int, values: Sequence[float] | None) -> None:
+        failed = values is None or len(values) < self._objectives
+        state = optuna.trial.TrialState.FAIL if failed else optuna.trial.TrialState.COMPLETE
+        self._study.tell(number, None if failed else values, state=state)
+
+    def _foreign(self, optuna: Any, told: Told, values: Sequence[float]) -> "optuna.trial.FrozenTrial":
+        taken = [(choice, choice.options[index]) for choice, _, index in steps(self.space, told.decisions)]
+        return optuna.trial.create_trial(
+            params={choice.name: option for choice, option in taken},
+            distributions={
+                choice.name: optuna.distributions.CategoricalDistribution(choice.options) for choice, _ in taken
+            },
+            values=list(values),
+        )
+
+
+def samplers() -> list[str]:
+    """Return the names of Optuna's samplers that need no arguments."""
+    with _quiet() as optuna:
+        found = []
+        for name in optuna.samplers.__all__:
+            kind = getattr(optuna.samplers, name)
+            if inspect.isclass(kind) and issubclass(kind, optuna.samplers.BaseSampler) and not inspect.isabstract(kind):
+                needed = [
+                    parameter
+                    for parameter in inspect.signature(kind).parameters.values()
+                    if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+                ]
+                found += [] if needed else [name]
+        return found
+
+
+def _make(name: str, seed: int, options: dict[str, Any]) -> Any:
+    import optuna
+
+    known = samplers()
+    if name not in known:
+        raise unknown("Optuna sampler", name, known)
+    kind = getattr(optuna.samplers, name)
+    takes = inspect.signature(kind).parameters
+    for option in options:
+        if option not in takes:
+            raise unknown(f"option of {name}", option, takes)
+    return kind(**({"seed": seed} if "seed" in takes else {}), **options)
+
+
+@contextmanager
+def _quiet() -> Iterator[Any]:
+    # Optuna logs every trial and warns of experimental features: both are of no use here, and are silenced here alone.
+    import optuna
+
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield optuna
+    finally:
+        optuna.logging.set_verbosity(before)
