@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from detol.search.protocols import SearchSpace
 from detol.search.records import Candidate, Trial
-from detol.strategies import selection, variation
+from detol.strategies import options, selection, variation
 from detol.strategies.base import Identity, Proposer
 from detol.strategies.selection import Population, Selection, Survival
 from detol.strategies.variation import Variation
@@ -40,7 +40,7 @@ class Evolution(Proposer):
         identity: Identity | None = None,
     ) -> None:
         super().__init__(space, seed=seed, identity=identity)
-        selection.at_least("start", start, 1)
+        options.whole("start", start, 1)
         self.population: Population = ()
         self._survive, self._select, self._vary, self._start = survive, select, vary, start
         self._scored = 0
@@ -88,7 +88,7 @@ class AgeingEvolution(Evolution):
         seed: int = 0,
         identity: Identity | None = None,
     ) -> None:
-        selection.share("crossover", crossover)
+        options.share("crossover", crossover)
         super().__init__(
             space,
             survive=selection.youngest(population),

@@ -6,7 +6,7 @@ from typing import TypeAlias
 import numpy as np
 
 from detol.search.protocols import SearchSpace
-from detol.strategies import selection, variation
+from detol.strategies import options, selection, variation
 from detol.strategies.base import Identity, Told
 from detol.strategies.dominance import crowding, fronts
 from detol.strategies.evolution import Evolution
@@ -21,7 +21,7 @@ def crowded(size: int, violation: Violation | None = None) -> Survival:
 
     Under a constraint, who keeps it comes before who breaks it, and of these who breaks it less (section VI).
     """
-    selection.at_least("population", size, 1)
+    options.whole("population", size, 1)
 
     def survive(members: Population, newcomers: Population) -> Population:
         everyone = (*members, *newcomers)
@@ -68,8 +68,8 @@ class NSGA2(Evolution):
         seed: int = 0,
         identity: Identity | None = None,
     ) -> None:
-        selection.at_least("population", population, 2)
-        selection.share("crossover", crossover)
+        options.whole("population", population, 2)
+        options.share("crossover", crossover)
         super().__init__(
             space,
             survive=crowded(population, violation),

@@ -7,8 +7,8 @@ import numpy as np
 from detol.search.protocols import SearchSpace
 from detol.spaces.decisions import Choice, Decisions, Option
 from detol.strategies.base import Identity
+from detol.strategies.options import positive, share, whole
 from detol.strategies.policy import Policy
-from detol.strategies.selection import above, at_least, share
 from detol.strategies.walking import steps, walk
 
 EPSILONS = (
@@ -59,7 +59,7 @@ class QLearning(Policy):
         seed: int = 0,
         identity: Identity | None = None,
     ) -> None:
-        above("rate", rate, 0)
+        positive("rate", rate)
         share("rate", rate)
         for name, value, low in (
             ("memory", memory, 0),
@@ -67,7 +67,7 @@ class QLearning(Policy):
             ("remembered", remembered, 1),
             ("horizon", horizon, 1),
         ):
-            at_least(name, value, low)
+            whole(name, value, low)
         super().__init__(space, seed=seed, identity=identity)
         self._rate, self._memory, self._replay, self._horizon = rate, memory, replay, horizon
         self._values: dict[State, np.ndarray] = {}

@@ -7,8 +7,8 @@ import numpy as np
 from detol.search.protocols import SearchSpace
 from detol.spaces.decisions import Choice, Decisions
 from detol.strategies.base import Identity
+from detol.strategies.options import positive, share
 from detol.strategies.policy import Policy
-from detol.strategies.selection import above, at_least, share
 from detol.strategies.walking import draw, softmax, steps, walk
 
 
@@ -54,9 +54,9 @@ class Reinforce(Policy):
         seed: int = 0,
         identity: Identity | None = None,
     ) -> None:
-        above("learning_rate", learning_rate, 0)
+        positive("learning_rate", learning_rate)
         share("baseline", baseline)
-        at_least("entropy", entropy, 0)
+        positive("entropy", entropy, zero=True)
         super().__init__(space, seed=seed, identity=identity)
         self._rate, self._decay, self._entropy = learning_rate, baseline, entropy
         self._baseline = 0.5

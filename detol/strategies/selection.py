@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from detol.errors import UsageError
 from detol.strategies.base import Told
+from detol.strategies.options import whole
 
 Population: TypeAlias = Sequence[Told]
 Survival: TypeAlias = Callable[[Population, Population], Population]
@@ -22,13 +22,13 @@ Selection: TypeAlias = Callable[[Population, np.random.Generator], Told]
 
 def youngest(size: int) -> Survival:
     """Keep the last ``size`` (>= 1) told, whatever their score: the oldest dies (Real et al. 2019, section 3.2)."""
-    at_least("population", size, 1)
+    whole("population", size, 1)
     return lambda members, newcomers: (*members, *newcomers)[-size:]
 
 
 def fittest(size: int) -> Survival:
     """Keep the ``size`` (>= 1) best; of equals the older."""
-    at_least("population", size, 1)
+    whole("population", size, 1)
 
     def survive(members: Population, newcomers: Population) -> Population:
         return sorted((*members, *newcomers), key=lambda member: -member.score)[:size]
@@ -38,7 +38,7 @@ def fittest(size: int) -> Survival:
 
 def tournament(size: int) -> Selection:
     """Draw ``size`` (>= 1) members without replacement, the best of them wins (Real et al. 2019, algorithm 1)."""
-    at_least("tournament", size, 1)
+    whole("tournament", size, 1)
 
     def select(members: Population, rng: np.random.Generator) -> Told:
         drawn = rng.choice(len(members), size=min(size, len(members)), replace=False)
@@ -49,39 +49,10 @@ def tournament(size: int) -> Selection:
 
 def ranked_tournament(size: int) -> Selection:
     """Draw ``size`` (>= 1) members without replacement; the one that stands first in the population wins."""
-    at_least("tournament", size, 1)
+    whole("tournament", size, 1)
 
     def select(members: Population, rng: np.random.Generator) -> Told:
-        return members[int(rng.choice(len(members), size=min(size, len(members)), replace=False).min())]
+        first: int = min(rng.choice(len(members), size=min(size, len(members)), replace=False))
+        return members[first]
 
     return select
-
-
-def at_least(name: str, value: float, low: float) -> None:
-    """Check an option.
-
-    Raises:
-        UsageError: ``value`` is below ``low``.
-    """
-    if not value >= low:
-        raise UsageError(f"{name} must be at least {low}, got {value}")
-
-
-def share(name: str, value: float) -> None:
-    """Check an option that is a share.
-
-    Raises:
-        UsageError: ``value`` is outside [0, 1].
-    """
-    if not 0 <= value <= 1:
-        raise UsageError(f"{name} must be a share in [0, 1], got {value}")
-
-
-def above(name: str, value: float, low: float) -> None:
-    """Check an option.
-
-    Raises:
-        UsageError: ``value`` is not greater than ``low``.
-    """
-    if not value > low:
-        raise UsageError(f"{name} must be greater than {low}, got {value}")
