@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from detol import wire
 from detol.config import Settings
-from detol.errors import UsageError
+from detol.errors import DetolError, UsageError
 from detol.prepare import Prepared, read_data
 from detol.results.weights import load_weights
 from detol.search.recipe import Recipe, make_recipe
@@ -54,18 +54,25 @@ def test_of(trial: Trial, weights: bytes, dataset: "Dataset") -> dict[str, float
 
 
 @contextmanager
-def exported(result: "SearchResult", weights: bytes, prepared: Prepared, tracking: str) -> Iterator[Path | None]:
-    """Export the winner into a temporary directory while it is logged to MLflow; ``None`` when nothing is to log."""
-    if not tracking or result.best is None:
-        yield None
-        return
-    from detol.export.writer import export
+def exported(
+    result: "SearchResult", weights: bytes, prepared: Prepared, *, wanted: bool, say: Say
+) -> Iterator[Path | None]:
+    """Export the winner into a temporary directory while it is logged to MLflow; ``None`` when nothing is to log.
 
+    An export that fails costs the model in MLflow and a warning, not the search.
+    """
     with tempfile.TemporaryDirectory(prefix="detol-") as folder:
-        target = Path(folder) / "best"
-        export(
-            result.best, prepared.dataset, weights, target, recipe=prepared.task.recipe, about={"search": result.name}
-        )
+        target: Path | None = None
+        if wanted and result.best is not None:
+            from detol.export.writer import export
+
+            target = Path(folder) / "best"
+            about = {"search": result.name, "test": dict(result.test)}
+            try:
+                export(result.best, prepared.dataset, weights, target, recipe=prepared.task.recipe, about=about)
+            except (DetolError, OSError) as error:
+                say(f"the best network was not logged to MLflow: {error}")
+                target = None
         yield target
 
 

@@ -156,7 +156,8 @@ def _run(prepared: Prepared, store: "SearchStore", watcher: Watcher) -> SearchRe
         test = test_of(best, weights, prepared.dataset) if best else {}
         result = replace(result, test=test, summary={**result.summary, "test": test or None})
         store.amend(summary=result.summary)
-        with exported(result, weights, prepared, wire.tracking_uri(settings.tracking, settings.db)) as files:
+        mirrored = settings.tracking != "off"
+        with exported(result, weights, prepared, wanted=mirrored, say=watcher.say) as files:
             tracker.finish(best, result.summary, files)
             tracker.close()
         return result

@@ -54,12 +54,11 @@ def print_rows(
 
         sys.stdout.write(to_csv(rows))
     else:
-        from rich.console import Console
-
+        from detol.dashboards.tables import console as table_console
         from detol.dashboards.tables import show
 
         listed = [_mapping(row) for row in rows]
-        show(Console(), [{key: row[key] for key in columns or row} for row in listed], title=title, empty=empty)
+        show(table_console(), [{key: row[key] for key in columns or row} for row in listed], title=title, empty=empty)
 
 
 def _mapping(row: Any) -> Mapping[str, Any]:

@@ -1,7 +1,6 @@
 """``detol data``: what is understood of a data set."""
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -31,16 +30,9 @@ def describe(
     if as_json:
         print_json(described)
         return
-    from rich.console import Console
-
-    from detol.dashboards.tables import show
-
-    rows = [
-        {"": key.replace("_", " "), "value": _text(value)}
-        for key, value in described.items()
-        if value not in (None, [], {})
-    ]
-    show(Console(), rows, title=Path(path).name)
+    for key, value in described.items():
+        if value not in (None, [], {}, ""):
+            typer.echo(f"{key.replace('_', ' ') + ':':<15}{_text(value)}")
 
 
 def _text(value: object) -> str:

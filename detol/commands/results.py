@@ -15,7 +15,7 @@ Data = Annotated[str | None, typer.Option("--data", help="Only on this data set 
 Space = Annotated[str | None, typer.Option("--space", help="Only from this space.")]
 Search = Annotated[str | None, typer.Option("--search", help="Only of this search.")]
 
-TOP = ("trial", "value", "mean", "n", "params", "multiply_adds", "epoch", "state", "origin", "space", "data", "digest")
+TOP = ("trial", "value", "n", "params", "multiply_adds", "epoch", "state", "origin", "space", "data", "digest")
 LINE = ("generation", "trial", "parents", "origin", "state", "value", "digest")
 
 
@@ -80,11 +80,10 @@ def show(ref: Ref, data: Data = None, db: Db = "", as_json: Json = False) -> Non
     if as_json:
         print_json(shown)
         return
-    from rich.console import Console
-
+    from detol.dashboards.tables import console
     from detol.dashboards.trial import show_trial
 
-    show_trial(Console(), shown)
+    show_trial(console(), shown)
 
 
 @app.command("lineage")

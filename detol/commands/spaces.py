@@ -52,11 +52,10 @@ def _one(name: str, seed: int, as_json: bool) -> None:
     if as_json:
         print_json(shown)
         return
-    from rich.console import Console
-
+    from detol.dashboards.tables import console as table_console
     from detol.dashboards.tables import show
 
-    console = Console()
+    console = table_console()
     console.print(f"{space.name}: {shown['about']}", markup=False, highlight=False)
     console.print(f"{_size(space.size)} decision sequences\n", markup=False, highlight=False)
     show(console, shown["decisions"])
