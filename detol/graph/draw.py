@@ -39,7 +39,8 @@ _MARGIN = 24.0
 _LETTER, _SMALL = 7.3, 6.1  # mean width of a letter of 13 and of 11 pixels
 _STYLE = (
     "text{font-family:Inter,Helvetica,Arial,sans-serif;text-anchor:middle;fill:#0f172a}"
-    ".k{font-size:13px;font-weight:600}.p{font-size:11px;fill:#475569}.e{font-size:11px;font-weight:600;fill:#475569}"
+    ".k{font-size:13px;font-weight:600}.p{font-size:11px;fill:#475569}"
+    ".e{font-size:11px;font-weight:600;fill:#475569;stroke:#fff;stroke-width:3px;paint-order:stroke}"
     ".t{font-size:13px;font-weight:600;fill:#9a3412;text-anchor:start}.w{fill:#ffffff}"
     ".l{fill:none;stroke:#64748b;stroke-width:1.5}.dead{opacity:.35;stroke-dasharray:4 3}"
 )
@@ -135,10 +136,13 @@ def _box(node: Operation | Topology, letters: Mapping[str, str]) -> _Box:
 def _group(topology: Topology, letters: Mapping[str, str], title: str) -> tuple[str, float, float]:
     """Return the drawing of one graph, framed when it has a title, with its width and height."""
     boxes = {name: _box(node, letters) for name, node in topology.nodes.items()}
-    found = layered({name: box.size for name, box in boxes.items()}, topology.edges, topology.order)
+    sizes = {
+        name: (max(box.size[0], 26.0 * len(set(topology.sources[name]))), box.size[1]) for name, box in boxes.items()
+    }
+    found = layered(sizes, topology.edges, topology.order)
     form = normal(topology)
     live = frozenset[str]() if form.dead else {*form.nodes, *form.contracted}
-    parts = [*_lines(topology, found, live), *_boxes(topology, found, boxes, live)]
+    parts = [*_lines(topology, found, live), *_boxes(topology, found, boxes, sizes, live)]
     if not title:
         return "".join(parts), found.width, found.height
     pad, head = 16.0, 40.0
@@ -178,10 +182,14 @@ def _marks(topology: Topology) -> dict[tuple[str, str], str]:
 
 
 def _boxes(
-    topology: Topology, found: Layout, boxes: Mapping[str, _Box], live: frozenset[str] | set[str]
+    topology: Topology,
+    found: Layout,
+    boxes: Mapping[str, _Box],
+    sizes: Mapping[str, Point],
+    live: frozenset[str] | set[str],
 ) -> Iterator[str]:
     for name, box in boxes.items():
-        (x, y), (width, height) = found.centres[name], box.size
+        (x, y), (width, height) = found.centres[name], sizes[name]
         fill, edge = _PALETTE.get(box.look, _OTHER)
         white = " w" if box.look in ("input", "output") else ""
         first = y + 4.5 - 7 * len(box.lines)

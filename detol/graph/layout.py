@@ -70,7 +70,7 @@ def _land(routes: Mapping[tuple[str, str], list[Point]], sizes: Mapping[str, Poi
     for (_, target), points in routes.items():
         entering.setdefault(target, []).append(points)
     for target, several in entering.items():
-        room = min(18.0, (sizes[target][0] - 20) / max(1, len(several) - 1))
+        room = min(26.0, (sizes[target][0] - 20) / max(1, len(several) - 1))
         for number, points in enumerate(sorted(several, key=lambda route: route[-2][0])):
             x, y = points[-1]
             points[-1] = (x + room * (number - (len(several) - 1) / 2), y)

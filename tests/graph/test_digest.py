@@ -79,7 +79,7 @@ def test_nasbench201_has_5425_classes(nasbench201: Callable[..., Topology]) -> N
 def bipartite(*cycles: int) -> Topology:
     """Two layers of convolutions; a_i feeds b_i and the next b on its cycle: undirected, cycles of these lengths."""
     nodes: dict[str, Operation | Topology] = {"input": op("input")}
-    edges = []
+    edges: list[tuple[str, str]] = []
     start = 0
     for length in cycles:
         for i in range(length):
@@ -92,7 +92,7 @@ def bipartite(*cycles: int) -> Topology:
 
 def parallel(branches: int, length: int) -> Topology:
     nodes: dict[str, Operation | Topology] = {"input": op("input")}
-    edges = []
+    edges: list[tuple[str, str]] = []
     for branch in range(branches):
         names = [f"{branch}.{number}" for number in range(length)]
         nodes |= dict.fromkeys(names, op("conv"))
