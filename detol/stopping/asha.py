@@ -8,7 +8,7 @@ from detol.search.records import Trial, Verdict
 from detol.stopping.curves import at, unfinished, whole
 
 
-class ASHA:
+class Asha:
     """At each rung a trial goes on if it is among the best 1 / ``eta`` of those that reached the rung so far.
 
     Rungs are at ``grace * eta**k`` epochs, counted from the start of a trial whatever was resumed since. Of the first

@@ -16,7 +16,7 @@ def fronts(scores: np.ndarray) -> np.ndarray:
     Args:
         scores: (n, m), more is better, finite.
     """
-    not_worse = (scores[:, None, :] >= scores[None, :, :]).all(axis=2)
+    not_worse: np.ndarray = np.all(scores[:, None, :] >= scores[None, :, :], axis=2)
     dominates = not_worse & ~not_worse.T
     dominators = dominates.sum(axis=0)
     found = np.full(len(scores), -1)

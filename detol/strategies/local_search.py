@@ -7,6 +7,7 @@ from detol.search.protocols import SearchSpace
 from detol.search.records import Candidate, Origin, Trial
 from detol.spaces.decisions import Decisions
 from detol.strategies.base import Identity, Proposer, Told
+from detol.strategies.options import whole
 
 IMPROVEMENTS = ("first", "best")
 
@@ -42,6 +43,7 @@ class LocalSearch(Proposer):
         super().__init__(space, seed=seed, identity=identity)
         if improvement not in IMPROVEMENTS:
             raise unknown("improvement", improvement, IMPROVEMENTS)
+        whole("start", start, 1)
         self._first = improvement == "first"
         self._start = start
         self._here: Told | None = None

@@ -13,6 +13,7 @@ from detol.errors import unknown
 from detol.search.protocols import SearchSpace
 from detol.search.records import Candidate, Origin, Trial
 from detol.strategies.base import Identity, Proposer, Told
+from detol.strategies.options import whole
 from detol.strategies.walking import steps, walk
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class OptunaSampler(Proposer):
         **options: Any,
     ) -> None:
         super().__init__(space, seed=seed, identity=identity)
+        whole("objectives", objectives, 1)
         self._objectives = objectives
         with _quiet() as optuna:
             made = _make(sampler, seed, options)

@@ -15,7 +15,7 @@ from detol.search.records import Candidate
 from detol.spaces.decisions import Choice, Decisions
 from detol.strategies.base import Identity
 from detol.strategies.policy import Policy
-from detol.strategies.selection import above, at_least
+from detol.strategies.options import positive, whole
 from detol.strategies.walking import draw, steps, walk
 
 
@@ -103,15 +103,11 @@ class PPO(Policy):
         seed: int = 0,
         identity: Identity | None = None,
     ) -> None:
-        for name, value in (("learning_rate", learning_rate), ("clip", clip)):
-            above(name, value, 0)
-        for name, least, low in (
-            ("width", width, 1),
-            ("batch", batch, 2),
-            ("passes", passes, 1),
-            ("entropy", entropy, 0),
-        ):
-            at_least(name, least, low)
+          for name, value in (("learning_rate", learning_rate), ("clip", clip)):
+            positive(name, value)
+        for name, number, low in (("width", width, 1), ("batch", batch, 2), ("passes", passes, 1)):
+            whole(name, number, low)
+        positive("entropy", entropy, zero=True)
         super().__init__(space, seed=seed, identity=identity)
         self._batch, self._passes, self._clip, self._entropy = batch, passes, clip, entropy
         self._controller = Controller(width, self.rng)
