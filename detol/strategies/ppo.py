@@ -103,7 +103,7 @@ class PPO(Policy):
         seed: int = 0,
         identity: Identity | None = None,
     ) -> None:
-          for name, value in (("learning_rate", learning_rate), ("clip", clip)):
+        for name, value in (("learning_rate", learning_rate), ("clip", clip)):
             positive(name, value)
         for name, number, low in (("width", width, 1), ("batch", batch, 2), ("passes", passes, 1)):
             whole(name, number, low)
