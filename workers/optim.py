@@ -85,7 +85,7 @@ def learning_rate(recipe: Recipe, step: int, steps: int) -> float:
     """
     rising = int(recipe.warmup * steps)
     if step < rising:
-        return recipe.learning_rate * (step + 1) / rising
+        return recipe.learning_rate * ((step + 1) / rising)
     fallen = (step - rising) / (steps - rising)
     if recipe.schedule == "cosine":
         return recipe.learning_rate * (1 + math.cos(math.pi * fallen)) / 2

@@ -93,7 +93,7 @@ class RayExecutor:
         self._broken: Exception | None = None
         self._make: Any = None
         atexit.register(self.close)
-        self._ray = _LocalRay.acquire(workers, address, _size(self._data))
+        self._ray = LocalRay.acquire(workers, address, _size(self._data))
         _spawn(self._start, "start")
 
     def free(self) -> int:
@@ -318,14 +318,14 @@ def _size(data: "Dataset | None") -> int:
     return sum(part.x.nbytes + part.y.nbytes for part in parts)
 
 
-class _LocalRay:
+class LocalRay:
     """The Ray of this process, shared by all executors in it: the first starts it, the last stops it.
 
     Ray's daemons die with the *thread* that started them, so that thread lives as long as they shall.
     A Ray that runs already when the first executor comes is used, and left running.
     """
 
-    _current: "_LocalRay | None" = None
+    _current: "LocalRay | None" = None
     _guard = threading.Lock()
 
     def __init__(self, workers: int, address: str | None, size: int) -> None:
@@ -336,7 +336,7 @@ class _LocalRay:
         self._thread.start()
 
     @classmethod
-    def acquire(cls, workers: int, address: str | None, size: int) -> "_LocalRay":
+    def acquire(cls, workers: int, address: str | None, size: int) -> "LocalRay":
         """Return the Ray of this process, starting it where there is none; does not wait for it."""
         with cls._guard:
             if cls._current is None:

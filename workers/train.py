@@ -212,8 +212,9 @@ def restore(topology: Topology, weights: bytes, data: Tensors) -> nn.Module:
     Raises:
         CheckpointError: weights of another network.
     """
+    state = unpack(weights, topology)
     model = build(topology, data.shape, data.outputs)
-    model.load_state_dict(unpack(weights, topology))
+    model.load_state_dict(state)
     return model.to(data.device).eval()
 
 

@@ -1,0 +1,14 @@
+import pytest
+import torch
+
+from detol.workers.data import read
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread():
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def digits():
+    return read("digits")
