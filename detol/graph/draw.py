@@ -16,6 +16,7 @@ from detol.graph.digest import digest
 from detol.graph.edit import concatenates, normal
 from detol.graph.layout import Layout, Point, layered
 from detol.graph.ops import KINDS, Operation
+from detol.graph.shapes import infer
 from detol.graph.topology import Topology
 
 _PALETTE = {
@@ -41,7 +42,7 @@ _STYLE = (
     "text{font-family:Inter,Helvetica,Arial,sans-serif;text-anchor:middle;fill:#0f172a}"
     ".k{font-size:13px;font-weight:600}.p{font-size:11px;fill:#475569}"
     ".e{font-size:11px;font-weight:600;fill:#475569;stroke:#fff;stroke-width:3px;paint-order:stroke}"
-    ".t{font-size:13px;font-weight:600;fill:#9a3412;text-anchor:start}.w{fill:#ffffff}"
+    ".t{font-size:13px;font-weight:600;fill:#9a3412;text-anchor:start}.w{fill:#fff}"
     ".l{fill:none;stroke:#64748b;stroke-width:1.5}.dead{opacity:.35;stroke-dasharray:4 3}"
 )
 
@@ -58,17 +59,25 @@ class _Box:
         return max(48.0, letters + 22), 28.0 + 14 * len(self.lines)
 
 
-def svg(topology: Topology) -> str:
+def svg(topology: Topology, shape: Sequence[int] | None = None) -> str:
     """Return a self-contained SVG: nodes in layers from top to bottom, cells beside it, tooltips with all details.
 
     The text is escaped; nothing is fetched and nothing runs. A multiplicity stands at its edge as ``x2``, the parts of
     a ``concat`` are numbered; what lies on no path from input to output is faded.
+
+    Args:
+        topology: any, also a dead one.
+        shape: of one sample; when given, each node of the network shows the shape that leaves it.
+
+    Raises:
+        ShapeError: the topology does not fit ``shape``.
+        TopologyError: ``shape`` is given and the topology is dead, or holds what cannot be built.
     """
     cells = _cells(topology)
     letters = {key: letter for key, letter, *_ in cells}
-    groups = [_group(topology, letters, "")]
+    groups = [_group(topology, letters, "", {} if shape is None else infer(topology, shape))]
     for _, letter, cell, times in cells:
-        groups.append(_group(cell, letters, f"cell {letter}" + (f" \u00d7{times}" if times > 1 else "")))
+        groups.append(_group(cell, letters, f"cell {letter}" + (f" \u00d7{times}" if times > 1 else ""), {}))
     body: list[str] = []
     highest = max(height for _, _, height in groups)
     x, y, column = _MARGIN, _MARGIN, 0.0
@@ -125,17 +134,20 @@ def _letter(number: int) -> str:
     return text
 
 
-def _box(node: Operation | Topology, letters: Mapping[str, str]) -> _Box:
+def _box(node: Operation | Topology, letters: Mapping[str, str], shape: Sequence[int] | None) -> _Box:
+    leaves = () if shape is None else ("\u00d7".join(map(str, shape)),)
     if isinstance(node, Topology):
-        return _Box(f"cell {letters[digest(node)]}", (), "cell")
+        return _Box(f"cell {letters[digest(node)]}", leaves, "cell")
     rules = KINDS[node.kind].parameters
     shown = ", ".join(f"{key}={value}" for key, value in node.parameters if value != rules[key].default)
-    return _Box(node.kind, tuple(textwrap.wrap(shown, 24)[:6]), node.kind)
+    return _Box(node.kind, (*textwrap.wrap(shown, 24)[:6], *leaves), node.kind)
 
 
-def _group(topology: Topology, letters: Mapping[str, str], title: str) -> tuple[str, float, float]:
+def _group(
+    topology: Topology, letters: Mapping[str, str], title: str, shapes: Mapping[str, Sequence[int]]
+) -> tuple[str, float, float]:
     """Return the drawing of one graph, framed when it has a title, with its width and height."""
-    boxes = {name: _box(node, letters) for name, node in topology.nodes.items()}
+    boxes = {name: _box(node, letters, shapes.get(name)) for name, node in topology.nodes.items()}
     sizes = {
         name: (max(box.size[0], 26.0 * len(set(topology.sources[name]))), box.size[1]) for name, box in boxes.items()
     }
@@ -194,7 +206,7 @@ def _boxes(
         white = " w" if box.look in ("input", "output") else ""
         first = y + 4.5 - 7 * len(box.lines)
         lines = "".join(
-            f'<text class="p" x="{x:.1f}" y="{first + 14 * number:.1f}">{_escape(line)}</text>'
+            f'<text class="p{white}" x="{x:.1f}" y="{first + 14 * number:.1f}">{_escape(line)}</text>'
             for number, line in enumerate(box.lines, start=1)
         )
         yield (

@@ -117,3 +117,9 @@ def test_many_cells_have_letters() -> None:
     cells = [chain(op("conv", channels=number)) for number in range(1, 30)]
     found = texts(svg(chain(*cells)))
     assert {"cell A", "cell Z", "cell AA", "cell AC"} <= set(found)
+
+
+def test_shapes_are_shown_when_asked_for() -> None:
+    found = texts(svg(chain(op("conv", channels=8, stride=2), chain(op("conv")), op("identity")), (3, 32, 32)))
+    assert found.count("3\u00d732\u00d732") == 1
+    assert found.count("8\u00d716\u00d716") == 4
