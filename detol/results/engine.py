@@ -34,14 +34,14 @@ def address(where: str | Path) -> sa.URL:
         url = make_url(text)
         backend = url.get_backend_name()
         url.get_dialect()
-    except (ArgumentError, ValueError):
-        raise ResultsError(
-            "the results database's URL cannot be read: write sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME"
-        ) from None
     except (NoSuchModuleError, ImportError):
         raise ResultsError(
             f"no driver for results databases of {url.drivername!r}: use a path, sqlite:///PATH or "
             "postgresql+psycopg://..."
+        ) from None
+    except (ArgumentError, ValueError):
+        raise ResultsError(
+            "the results database's URL cannot be read: write sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME"
         ) from None
     if backend not in ("sqlite", "postgresql"):
         raise ResultsError(f"a results database is SQLite or PostgreSQL, got {url.drivername!r}")
@@ -94,8 +94,21 @@ def make_engine(url: sa.URL) -> sa.Engine:
 
 def read_only(url: sa.URL) -> "closing[sqlite3.Connection]":
     """Return a SQLite connection that cannot write, whatever is asked of it."""
+    return _look(url, "mode=ro")
+
+
+def untouched(url: sa.URL) -> "closing[sqlite3.Connection]":
+    """Return a SQLite connection for a short look, which leaves no trace.
+
+    (Even a reader makes the two files beside a database in WAL mode, unless it is told that nobody writes to it. When
+    the files are there, somebody may; then they must be read, too.)
+    """
+    return _look(url, "mode=ro" if Path(f"{url.database}-wal").exists() else "mode=ro&immutable=1")
+
+
+def _look(url: sa.URL, how: str) -> "closing[sqlite3.Connection]":
     path = quote(str(Path(str(url.database)).absolute()))
-    return closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=BUSY_SECONDS))
+    return closing(sqlite3.connect(f"file:{path}?{how}", uri=True, timeout=BUSY_SECONDS))
 
 
 def busy(error: DBAPIError) -> bool:

@@ -99,7 +99,7 @@ class Database:
         """Look at a file before anything may write to it, not even a change of its journal mode."""
         if Path(str(self.url.database)).stat().st_size == 0:
             return None
-        with engine.read_only(self.url) as raw:
+        with engine.untouched(self.url) as raw:
             tables = {name for (name,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if tables and VERSION_TABLE not in tables:
                 raise ResultsError(

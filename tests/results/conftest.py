@@ -1,10 +1,13 @@
 """A results database in a file, and trials to put into it."""
 
+import os
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from detol.graph.ops import op
 from detol.graph.topology import chain
@@ -21,6 +24,22 @@ MakeSearch = Callable[..., SearchStore]
 def database(tmp_path: Path) -> Iterator[Database]:
     with Database(tmp_path / "results.db") as opened:
         yield opened
+
+
+@pytest.fixture
+def postgres() -> Iterator[str]:
+    """The URL of an empty schema on the server of ``DETOL_TEST_POSTGRES``; without one the test is skipped."""
+    server = os.environ.get("DETOL_TEST_POSTGRES")
+    if not server:
+        pytest.skip("set DETOL_TEST_POSTGRES to the URL of a PostgreSQL database to run this")
+    schema = f"detol_{uuid.uuid4().hex}"
+    admin = sa.create_engine(server, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.exec_driver_sql(f"CREATE SCHEMA {schema}")
+    yield f"{server}?options=-csearch_path%3D{schema}"
+    with admin.connect() as connection:
+        connection.exec_driver_sql(f"DROP SCHEMA {schema} CASCADE")
+    admin.dispose()
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ def run() -> None:
         target_metadata=metadata,
         version_table=VERSION_TABLE,
         render_as_batch=True,
-        compare_server_default=True,
     )
     with context.begin_transaction():
         context.run_migrations()
