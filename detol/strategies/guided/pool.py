@@ -1,0 +1,203 @@
+"""A pool of candidates as arrays, and how far they are from each other.
+
+A small space is laid out as a whole, once in a process, and shared by all strategies that search it. A large space
+has a pool in each strategy, which grows.
+"""
+
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detol.search.protocols import SearchSpace
+from detol.spaces.decisions import Decisions
+from detol.strategies.guided.encoder import BUCKETS, CLOSED, Encoder, Floats
+
+WHOLE = 20_000
+"""Spaces of up to so many decision sequences are laid out as a whole."""
+COLUMNS = 512
+"""Of a whole space, so many columns of distances are remembered."""
+
+
+class Pool:
+    """Rows of decisions; a row once added keeps its number.
+
+    Args:
+        space: what the decisions belong to.
+
+    Attributes:
+        rows: the decisions, by number.
+        whole: whether the rows are all there are.
+    """
+
+    def __init__(self, space: SearchSpace) -> None:
+        self.rows: list[Decisions] = []
+        self.whole = False
+        self._space = space
+        self._encoder = Encoder(space)
+        self._place: dict[Decisions, int] = {}
+        self._names: dict[str, int] = {}
+        self._options = np.full((256, len(self._encoder.columns)), CLOSED, np.float32)
+        self._patterns = np.zeros((256, BUCKETS), np.float32)
+        self._figures = np.zeros((256, 0), np.float32)
+        self._spread = 1.0
+        self._lengths = np.zeros(0, np.float32)
+        self._linear = np.zeros((0, 0), np.float32)
+        self._known: OrderedDict[int, tuple[Floats, Floats]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return len(self.rows)
+
+    @property
+    def width(self) -> int:
+        """How many choices a row has."""
+        return len(self._encoder.columns)
+
+    def place(self, decisions: Decisions) -> int | None:
+        """Return the number of the row, or ``None``."""
+        return self._place.get(decisions)
+
+    def add(self, many: Iterable[Decisions]) -> list[int]:
+        """Return the rows of decisions, those that are new added; call :meth:`settle` before distances are asked for.
+
+        Raises:
+            SpaceError: the space cannot decode some.
+        """
+        return [self._add(decisions) for decisions in many]
+
+    def _add(self, decisions: Decisions) -> int:
+        found = self._place.get(decisions)
+        if found is not None:
+            return found
+        options = self._encoder.options(decisions)
+        patterns, figures = self._encoder.graph(self._space.decode(decisions))
+        row = len(self.rows)
+        for name in figures:
+            self._names.setdefault(name, len(self._names))
+        self._make_room(row)
+        self._options[row, : len(options)] = options
+        self._patterns[row] = patterns
+        for name, value in figures.items():
+            self._figures[row, self._names[name]] = value
+        self.rows.append(decisions)
+        self._place[decisions] = row
+        return row
+
+    def _make_room(self, row: int) -> None:
+        tall = max(len(self._options), 2 * row if row >= len(self._options) else 0)
+        self._options = _grown(self._options, tall, len(self._encoder.columns), CLOSED)
+        self._patterns = _grown(self._patterns, tall, BUCKETS, 0.0)
+        self._figures = _grown(self._figures, tall, len(self._names), 0.0)
+
+    def settle(self) -> None:
+        """Bring means, spreads and lengths up to date with the rows."""
+        count = len(self.rows)
+        if len(self._lengths) == count:
+            return
+        self._known.clear()
+        patterns = self._patterns[:count]
+        self._lengths = np.einsum("ij,ij->i", patterns, patterns)
+        mean = patterns.mean(axis=0, dtype=np.float64)
+        # The mean squared distance of two rows: patterns that all rows share do not count.
+        self._spread = max(2 * float(self._lengths.mean(dtype=np.float64) - mean @ mean), 1e-6)
+        figures = self._figures[:count].astype(np.float64)
+        deviation = figures.std(axis=0)
+        kept = deviation > 1e-9
+        scaled = (figures[:, kept] - figures[:, kept].mean(axis=0)) / deviation[kept]
+        self._linear = (scaled / np.sqrt(max(1, scaled.shape[1]))).astype(np.float32)
+
+    def compact(self, rows: Iterable[int]) -> dict[int, int]:
+        """Keep some rows of a growing pool alone; return their new numbers by the old ones. Settles the pool."""
+        old = list(dict.fromkeys(rows))
+        places = np.asarray(old, np.intp)
+        self._options, self._patterns = self._options[places], self._patterns[places]
+        self._figures = self._figures[places]
+        self.rows = [self.rows[row] for row in old]
+        self._place = {decisions: row for row, decisions in enumerate(self.rows)}
+        self._lengths = np.zeros(0, np.float32)
+        self.settle()
+        return {row: number for number, row in enumerate(old)}
+
+    def inputs(self, rows: Sequence[int] | NDArray[np.intp]) -> Floats:
+        """Return options and figures side by side, as they are: float32 (rows, columns); columns may be added later."""
+        places = np.asarray(rows, np.intp)
+        return np.hstack([self._options[places], self._figures[places]])
+
+    def hamming(self, left: NDArray[np.intp], right: NDArray[np.intp] | slice) -> Floats:
+        """Return in [0, 1] the share of choices that differ; of an ordered choice how far, in steps of its range."""
+        a, b = self._options[left], self._options[: len(self.rows)][right]
+        total = np.zeros((len(a), len(b)), np.float32)
+        for column, ordered in enumerate(self._encoder.ordered):
+            x, y = a[:, column, None], b[None, :, column]
+            if ordered:
+                closed = (x == CLOSED) != (y == CLOSED)
+                total += np.where(closed, 1.0, np.abs(x - y))
+            else:
+                total += x != y
+        return total / max(1, len(self._encoder.ordered))
+
+    def structural(self, left: NDArray[np.intp], right: NDArray[np.intp] | slice) -> Floats:
+        """Return squared distances of the patterns, 1 on average over the pool."""
+        count = len(self.rows)
+        a, b = self._patterns[left], self._patterns[:count][right]
+        squares = self._lengths[left][:, None] + self._lengths[right][None, :] - 2 * (a @ b.T)
+        return np.maximum(squares, 0) / np.float32(self._spread)
+
+    def linear(self, left: NDArray[np.intp], right: NDArray[np.intp] | slice) -> Floats:
+        """Return inner products of the standardised figures, divided by their number."""
+        return self._linear[left] @ self._linear[right].T
+
+    def linear_lengths(self) -> Floats:
+        """Return the linear kernel of each row with itself."""
+        return np.einsum("ij,ij->i", self._linear, self._linear)
+
+    def distances(self, left: Sequence[int]) -> tuple[Floats, Floats]:
+        """Return Hamming and structural distances of some rows to all; remembered for a whole space."""
+        if not self.whole:
+            places = np.asarray(left, np.intp)
+            return self.hamming(places, slice(None)), self.structural(places, slice(None))
+        missing = [row for row in dict.fromkeys(left) if row not in self._known]
+        if missing:
+            places = np.asarray(missing, np.intp)
+            near, like = self.hamming(places, slice(None)), self.structural(places, slice(None))
+            self._known.update({row: (near[k], like[k]) for k, row in enumerate(missing)})
+        for row in left:
+            self._known.move_to_end(row)
+        answer = np.stack([self._known[row][0] for row in left]), np.stack([self._known[row][1] for row in left])
+        while len(self._known) > COLUMNS:
+            self._known.popitem(last=False)
+        return answer
+
+
+_WHOLE: "weakref.WeakKeyDictionary[SearchSpace, Pool]" = weakref.WeakKeyDictionary()
+
+
+def pool_of(space: SearchSpace) -> Pool:
+    """Return the shared pool of a small space, all rows laid out; of another space a new and empty pool."""
+    if space.size is None or space.size > WHOLE:
+        return Pool(space)
+    try:
+        found = _WHOLE.get(space)
+    except TypeError:  # a space that can be no key
+        found = None
+    if found is None:
+        found = Pool(space)
+        found.add(space.enumerate())
+        found.settle()
+        found.whole = True
+        try:
+            _WHOLE[space] = found
+        except TypeError:
+            pass
+    return found
+
+
+def _grown(array: Floats, tall: int, wide: int, fill: float) -> Floats:
+    if array.shape[0] >= tall and array.shape[1] >= wide:
+        return array
+    larger = np.full((max(tall, array.shape[0]), max(wide, array.shape[1])), fill, np.float32)
+    larger[: array.shape[0], : array.shape[1]] = array
+    return larger

@@ -1,0 +1,256 @@
+"""The guided strategy: a surrogate over what is told proposes what is likely to improve most."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detol.errors import UsageError
+from detol.search.protocols import SearchSpace
+from detol.search.records import Candidate, Origin, State, Trial
+from detol.spaces.decisions import Decisions
+from detol.strategies.base import Identity, Proposer, Told, complete
+from detol.strategies.guided.encoder import Floats
+from detol.strategies.guided.forest import Forest
+from detol.strategies.guided.kernels import spread
+from detol.strategies.guided.models import (
+    ForestModel,
+    GaussianModel,
+    Model,
+    Rows,
+    best_row,
+    most_candidates,
+    most_members,
+)
+from detol.strategies.guided.pool import WHOLE, pool_of
+from detol.strategies.guided.warp import log_regret, standardised
+
+SETTINGS = 48
+"""Settings of the kernel that are compared."""
+ACTIVE = 512
+"""Observations that the Gaussian process is conditioned on at most: the best and the latest."""
+FOREST = 1_000
+"""Scored observations beyond which the forest takes over."""
+REFIT = 1.05
+"""The forest is fitted again when there are so many times as many observations."""
+PENDING = 256
+"""Pending points that a model knows of at most, the latest."""
+FRESH = 48
+"""New candidates of a large space at each ask."""
+ROWS = 4_096
+CANDIDATES = 1_500
+"""A large space's pool is cut down to so many candidates when it grows beyond ``ROWS``."""
+APART = 16
+"""Samples of which an initial proposal is the one farthest from what is known."""
+
+
+class Guided(Proposer):
+    """Bayesian optimisation over decisions and live graphs.
+
+    First the space's references and ``initial`` samples that lie far apart. Then each proposal is the candidate of
+    largest expected improvement under a Gaussian process (:mod:`detol.strategies.guided.gaussian`), or beyond
+    ``FOREST`` observations under a forest; a share of the proposals is the best of the incumbent's neighbours. Trials
+    that failed by their own fault count as the worst score told. The candidates are all decisions of a space of at
+    most ``WHOLE``, otherwise mutations of one and two steps and crossings of the best, and samples, gathered from ask
+    to ask.
+
+    Args:
+        space: what is searched.
+        initial: proposals before the model's first, references included, >= 2.
+        prior: whether the kernel has a linear term over cheap figures (the prior mean).
+        paths: whether the kernel has a term over the live graph.
+        warp: whether scores are warped to log regret.
+        local: share of proposals that are neighbours of the incumbent, in [0, 1].
+        members: settings of the kernel that are averaged, >= 1.
+        seed: of all random numbers.
+        identity: what makes two candidates the same one.
+
+    Raises:
+        UsageError: a value against its rule.
+    """
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        *,
+        initial: int = 8,
+        prior: bool = True,
+        paths: bool = True,
+        warp: bool = True,
+        local: float = 0.1,
+        members: int = 4,
+        seed: int = 0,
+        identity: Identity | None = None,
+    ) -> None:
+        super().__init__(space, seed=seed, identity=identity)
+        if initial < 2:
+            raise UsageError(f"guided starts from at least 2 trials, got initial={initial}")
+        if not 0 <= local <= 1 or members < 1:
+            raise UsageError(f"guided takes local in [0, 1] and members >= 1, got {local} and {members}")
+        self._initial, self._warp, self._local, self._members = initial, warp, local, members
+        self._settings = spread(SETTINGS, prior=prior, graphs=paths)
+        self._pool = pool_of(space)
+        self._references = list(space.references.values())
+        self._seen: list[int] = []  # rows told, in the order of ``_scores``
+        self._scores: list[float] = []  # minus infinity where a trial failed by its own fault
+        self._inputs: list[Floats] = []
+        self._best: Told | None = None
+        self._blocked: set[int] = set()
+        self._ranked: Rows = np.zeros(0, np.intp)  # rows by the last expected improvement, best first
+        self._model: Model | None = None
+        self._forest: tuple[Forest, int] | None = None
+
+    def learn(self, trials: Sequence[Trial]) -> None:
+        """Keep rows and scores, and the incumbent."""
+        for told in self.told[-len(trials) :]:
+            if told.state is State.LOST:  # the machine's fault says nothing of the network
+                continue
+            (row,) = self._pool.add([told.decisions])
+            self._blocked.add(row)
+            self._seen.append(row)
+            self._scores.append(told.score)
+            self._inputs.append(self._pool.inputs([row])[0])
+            if told.scored and (self._best is None or told.score > self._best.score):
+                self._best = told
+
+    def prepare(self, count: int) -> None:  # noqa: ARG002  one model serves all of them
+        """Gather candidates and condition the model on what is told and pending."""
+        self._model = None
+        if not self._pool.whole:
+            self._gather()
+        if self._best is not None and len(self._seen) >= self._initial:
+            self._model = self._fit()
+
+    def propose(self) -> Candidate | None:
+        """Return the most promising candidate, or one of the initial design."""
+        if self._model is None:
+            return self._start()
+        only = None
+        if self._local and self.rng.random() < self._local:
+            only = self._nearby()
+        row = best_row(self._model, self._blocked, only)
+        if row is None and only is not None:
+            row, only = best_row(self._model, self._blocked), None
+        if row is None:
+            return None
+        self._blocked.add(row)
+        near = only is not None and self._best is not None
+        made = self.candidate(
+            self._pool.rows[row],
+            Origin.MUTATE if near else Origin.GUIDED,
+            (self._best.number,) if near and self._best else (),
+        )
+        if made is not None:
+            self._model.believe(row)
+        return made
+
+    def _nearby(self) -> set[int]:
+        assert self._best is not None
+        rows = [self._pool.place(near) for near in self.space.neighbours(self._best.decisions)]
+        return {row for row in rows if row is not None}
+
+    def _start(self) -> Candidate | None:
+        while self._references:
+            reference = self.candidate(self._references.pop(0), Origin.REFERENCE)
+            if reference is not None:
+                return self._block(reference)
+        return self._block(self.sample())
+
+    def _block(self, candidate: Candidate | None) -> Candidate | None:
+        row = None if candidate is None else self._pool.place(candidate.decisions)
+        if row is not None:
+            self._blocked.add(row)
+        return candidate
+
+    def _fit(self) -> Model | None:
+        scores = np.asarray(self._scores)
+        scored = np.isfinite(scores)
+        if scored.sum() < 2:
+            return None
+        # What failed by its own fault is as bad as the worst: it is avoided, and its size does not matter.
+        scores = np.where(scored, scores, scores[scored].min())
+        waiting = self._waiting()
+        self._pool.settle()
+        if scored.sum() > FOREST:
+            values = standardised(log_regret(scores) if self._warp else scores)
+            model: Model = ForestModel(self._pool, self._grown(values), waiting[-32:], self._open(1, 1))
+        else:
+            active = _active(scores)
+            some = scores[active]
+            values = standardised(log_regret(some) if self._warp else some)
+            members = most_members(len(active), self._members)
+            seen = [self._seen[place] for place in active]
+            candidates = self._open(len(active) + len(waiting), members)
+            model = GaussianModel(self._pool, seen, values, waiting, candidates, self._settings, members)
+        rows, improvement = model.improvement()
+        self._ranked = rows[np.argsort(-improvement, kind="stable")]
+        return model
+
+    def _grown(self, values: NDArray[np.float64]) -> Forest:
+        if self._forest is None or len(values) > REFIT * self._forest[1]:
+            wide = max(len(row) for row in self._inputs)
+            inputs = np.zeros((len(values), wide), np.float32)
+            for place, row in enumerate(self._inputs):
+                inputs[place, : len(row)] = row
+            self._forest = Forest(inputs, values), len(values)
+        return self._forest[0]
+
+    def _waiting(self) -> list[int]:
+        latest = list(self.pending.values())[-PENDING:]
+        mine = [candidate.decisions for candidate in latest if complete(self.space, candidate.decisions)]
+        rows = self._pool.add(mine)
+        self._blocked.update(rows)
+        return rows
+
+    def _open(self, observed: int, members: int) -> Rows:
+        """Return the rows to rank: all, or where that takes too long the best of the last ask and random ones."""
+        room = max(1_000, min(most_candidates(observed, members), WHOLE))
+        if len(self._pool) <= room:
+            return np.arange(len(self._pool))
+        near = np.fromiter(self._nearby(), np.intp)
+        kept = np.concatenate([near, self._ranked[: room // 2]])
+        more = self.rng.choice(len(self._pool), room - min(room // 2, len(kept)), replace=False)
+        return np.unique(np.concatenate([kept, more]))[:WHOLE]
+
+    def _gather(self) -> None:
+        if len(self._pool) > ROWS:
+            self._cut()
+        leaders = self._leaders()
+        found: list[Decisions] = []
+        for number in range(FRESH):
+            if leaders and number % 3:
+                parent = leaders[int(self.rng.integers(len(leaders)))]
+                if number % 6 == 1:
+                    other = leaders[int(self.rng.integers(len(leaders)))]
+                    parent = self.space.cross(parent, other, self.rng)
+                child = self.space.mutate(parent, self.rng)
+                if self.rng.random() < 0.5:
+                    child = self.space.mutate(child, self.rng)
+            else:
+                child = self.space.sample(self.rng)
+            if not self.known(child):
+                found.append(child)
+        self._pool.add(found)
+
+    def _leaders(self) -> list[Decisions]:
+        scored = [told for told in self.told if told.scored]
+        scored.sort(key=lambda told: -told.score)
+        return [told.decisions for told in scored[:10]]
+
+    def _cut(self) -> None:
+        waiting = self._waiting()
+        seen = self._seen if len(self._seen) <= 2 * FOREST else []
+        open_ = [int(row) for row in self._ranked if int(row) not in self._blocked][:CANDIDATES]
+        moved = self._pool.compact([*seen, *waiting, *open_])
+        self._seen = [moved.get(row, -1) for row in self._seen]
+        self._blocked = {moved[row] for row in self._blocked if row in moved}
+        self._ranked = np.asarray([moved[row] for row in open_], np.intp)
+
+
+def _active(scores: NDArray[np.float64]) -> Rows:
+    """Return the observations to condition on: all, or half of ``ACTIVE`` the best and half the latest of the rest."""
+    if len(scores) <= ACTIVE:
+        return np.arange(len(scores))
+    order = np.argsort(-scores, kind="stable")
+    latest = np.sort(order[ACTIVE // 2 :])[-(ACTIVE - ACTIVE // 2) :]
+    return np.sort(np.concatenate([order[: ACTIVE // 2], latest]))
