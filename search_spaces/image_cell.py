@@ -1,18 +1,21 @@
 """``image_cell``: a cell of up to four operations, used in every stage, and the widths and depths of the stages.
 
-Cardinality: 22,208,337,278,820 = 127,077,610 cells (node i: 11 operations x i sources x i + 1 nodes to add; 3 joins
-where there are 2 to 4 nodes) x 27,804 sets of stages (21 + 3 x (21^2 + 21^3): 7 widths x 3 depths for each stage, 3
-kinds of reduction) x 2 stem strides x 3 rates of dropout.
+Cardinality: 2,932,265,216,160 = 86,835,620 cells (node i: 10 operations x i sources x i + 1 nodes to add; 3 joins where
+there are 2 to 4 nodes) x 5,628 sets of stages (12 + 3 x (12^2 + 12^3): 6 widths x 2 depths for each stage, 3 kinds of
+reduction) x 2 stem strides x 3 rates of dropout.
 Source: the cell-based spaces of Zoph et al. 2018, arXiv 1707.07012, and Liu et al. 2019, arXiv 1806.09055, with the
 stage widths and depths of Radosavovic et al. 2020, arXiv 2003.13678; operations ordered as in He et al. 2016, arXiv
 1603.05027 (activation, convolution, norm).
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
 
+from detol.graph.digest import digest
 from detol.graph.ops import Operation, op
 from detol.graph.topology import Topology, chain
-from detol.spaces.decisions import Choice, Decisions
+from detol.spaces.decisions import Choice, Decisions, Option
+from detol.spaces.reading import NOTHING, inner, steps_of
 from detol.spaces.space import DecisionSpace
 
 NODES = 4
@@ -23,18 +26,15 @@ OPERATIONS: dict[str, Operation] = {
     "conv5": op("conv", kernel=5, order="pre"),
     "sepconv3": op("sepconv", kernel=3, order="pre"),
     "sepconv5": op("sepconv", kernel=5, order="pre"),
-    "mbconv3": op("mbconv", kernel=3, expand=3),
-    "mbconv5": op("mbconv", kernel=5, expand=3),
+    "mbconv3": op("mbconv", kernel=3, expand=2),
     "max_pool": op("pool", mode="max", kernel=3),
     "avg_pool": op("pool", mode="avg", kernel=3),
     "squeeze_excite": op("squeeze_excite"),
     "skip": op("identity"),
 }
-WIDTHS = (8, 12, 16, 24, 32, 48, 64)
-NOTHING = -1
-"""As a source to add: none."""
+WIDTHS = (8, 12, 16, 24, 32, 48)
 
-
+REDUCTIONS = ("conv", "pool", "residual")
 CELL = ("nodes", "join", *(f"{part}_{node}" for node in range(1, NODES + 1) for part in ("op", "from", "add")))
 """The choices of the cell; all others belong to the stages."""
 
@@ -111,16 +111,45 @@ def build(decisions: Decisions) -> Topology:
     return chain(*parts, op("norm"), op("activation"), op("dropout", rate=decisions["dropout"]))
 
 
+def read(topology: Topology) -> Iterator[dict[str, Option]]:
+    """Yield the decisions that the structure of a network can come from."""
+    taken: dict[str, Option] = {"dropout": 0.0}
+    kinds = {digest(reduction(kind, width)): (kind, width) for kind in REDUCTIONS for width in WIDTHS}
+    counts: list[int] = []
+    cells = [chain()]
+    for _, node in inner(topology):
+        if isinstance(node, Topology) and (found := kinds.get(digest(node))):
+            counts.append(0)
+            taken["reduction"], taken[f"width_{len(counts)}"] = found
+        elif isinstance(node, Topology) and counts:
+            counts[-1] += 1
+            cells.append(node)
+        elif isinstance(node, Operation) and node.kind == "conv":
+            counts.append(0)
+            taken["stem_stride"], taken["width_1"] = node["stride"] or 1, node["channels"] or 0
+        elif isinstance(node, Operation) and node.kind == "dropout":
+            taken["dropout"] = node["rate"] or 0.0
+    taken["stages"] = len(counts)
+    # Cells that only pass their input on leave no trace: one in each stage stands for them.
+    taken |= {f"cells_{stage}": count or 1 for stage, count in enumerate(counts, start=1)}
+    for steps, join in steps_of(cells[-1], {node: label for label, node in OPERATIONS.items()}, "skip", NODES):
+        own: dict[str, Option] = {"nodes": len(steps.labels)}
+        for number, parts in enumerate(zip(steps.labels, steps.sources, steps.added, strict=True), start=1):
+            own |= dict(zip((f"op_{number}", f"from_{number}", f"add_{number}"), parts, strict=True))
+        del own["from_1"]
+        yield {**taken, **own, **({"join": join} if len(steps.labels) > 1 else {})}
+
+
 def _choices() -> list[Choice]:
     choices = [
         Choice("stem_stride", (1, 2), ordered=True),
         Choice("stages", tuple(range(1, STAGES + 1)), ordered=True),
-        Choice("reduction", ("conv", "pool", "residual"), when={"stages": tuple(range(2, STAGES + 1))}),
+        Choice("reduction", REDUCTIONS, when={"stages": tuple(range(2, STAGES + 1))}),
     ]
     for stage in range(1, STAGES + 1):
         when = {"stages": tuple(range(stage, STAGES + 1))} if stage > 1 else {}
         choices.append(Choice(f"width_{stage}", WIDTHS, when=when, ordered=True))
-        choices.append(Choice(f"cells_{stage}", (1, 2, 3), when=when, ordered=True))
+        choices.append(Choice(f"cells_{stage}", (1, 2), when=when, ordered=True))
     choices.append(Choice("dropout", (0.0, 0.1, 0.25), ordered=True))
     choices.append(Choice("nodes", tuple(range(1, NODES + 1)), ordered=True))
     for node in range(1, NODES + 1):
@@ -134,7 +163,7 @@ def _choices() -> list[Choice]:
 
 
 _TWO_CONVOLUTIONS = {"nodes": 2, "op_1": "conv3", "add_1": NOTHING, "op_2": "conv3", "from_2": 1, "join": "last"}
-_STAGES = {"stem_stride": 1, "stages": 2, "width_1": 32, "cells_1": 1, "width_2": 64, "cells_2": 1, "dropout": 0.0}
+_STAGES = {"stem_stride": 1, "stages": 2, "width_1": 16, "cells_1": 1, "width_2": 32, "cells_2": 1, "dropout": 0.0}
 
 SPACE = DecisionSpace(
     "image_cell",
@@ -148,4 +177,5 @@ SPACE = DecisionSpace(
     description="a cell of up to four operations, and the widths and depths of its stages",
     kind="image",
     source="Zoph et al. 2018, arXiv 1707.07012; Liu et al. 2019, 1806.09055; Radosavovic et al. 2020, 2003.13678",
+    read=read,
 )

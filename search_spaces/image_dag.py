@@ -7,9 +7,11 @@ Source: the macro space of Pham et al. 2018 (ENAS), arXiv 1802.03268, section 2.
 
 from collections.abc import Iterator
 
+from detol.graph.edit import normalise
 from detol.graph.ops import Operation, op
 from detol.graph.topology import Topology
 from detol.spaces.decisions import Choice, Decisions, Option
+from detol.spaces.reading import inner
 from detol.spaces.space import DecisionSpace
 
 DEPTH = 8
@@ -81,6 +83,32 @@ def build(decisions: Decisions) -> Topology:
     return Topology(nodes, edges)
 
 
+def read(topology: Topology) -> Iterator[dict[str, Option]]:
+    """Yield the decisions that the structure of a network can come from: a guess for each growth and halving."""
+    form = normalise(topology)
+    found = [(name, node) for name, node in inner(form) if isinstance(node, Operation)]
+    if not found or found[0][1].kind != "conv":
+        return
+    place = {name: number for number, (name, _) in enumerate(found)} | {form.output: len(found)}
+    depth = len(found) - 1
+    labels = {operation: label for label, operation in OPERATIONS.items()}
+    taken: dict[str, Option] = {"depth": depth, "merge": "sum"}
+    taken |= {"stem_stride": found[0][1]["stride"] or 0, "width": found[0][1]["channels"] or 0}
+    taken |= {skip_name(source, target, depth): False for source, target in skips(depth)}
+    for name, target in place.items():
+        entering = form.sources[name]
+        if target and entering and entering[0] not in place:  # a concatenation
+            taken["merge"] = "concat"
+            entering = form.sources[entering[0]]
+        for source in entering:
+            if source in place and place[source] < target - 1:
+                taken[skip_name(place[source], target, depth)] = True
+    for number, (_, node) in enumerate(found[1:], start=1):
+        bare = node.replace(stride=1) if node.kind == "pool" else node.replace(stride=1, channels=None)
+        taken[f"op_{number}"] = labels.get(bare, "")
+    yield from ({**taken, "growth": growth, "halving": halving} for growth in (1, 2) for halving in HALVINGS)
+
+
 def _choices() -> list[Choice]:
     choices = [
         Choice("stem_stride", (1, 2), ordered=True),
@@ -103,7 +131,7 @@ def reference(depth: int, *, residual: bool) -> dict[str, Option]:
     """Return the decisions of a chain of 3x3 convolutions, every second layer with a skip over it or none."""
     taken: dict[str, Option] = {
         "stem_stride": 1,
-        "width": 32,
+        "width": 16,
         "growth": 2,
         "halving": "even",
         "depth": depth,
@@ -124,4 +152,5 @@ SPACE = DecisionSpace(
     description="up to eight layers in a row, each free to see the outputs of any earlier ones",
     kind="image",
     source="Pham et al. 2018, arXiv 1802.03268",
+    read=read,
 )

@@ -12,8 +12,8 @@ from detol.errors import SpaceError
 from detol.graph.ops import Operation, op
 from detol.graph.topology import Topology, chain
 from detol.search.records import Candidate
-from detol.spaces.cells import cell_topology, edge_names
 from detol.spaces.decisions import Choice, Decisions, Option
+from detol.spaces.edges import cell_topology, edge_names, read_cells
 from detol.spaces.space import DecisionSpace
 
 EDGES = edge_names(4)
@@ -95,6 +95,7 @@ SPACE = DecisionSpace(
     "nasbench201",
     [Choice(edge, LABELS) for edge in EDGES],
     build,
+    read=lambda topology: read_cells(topology, OPERATIONS),
     references={
         # Three convolutions in a row, with and without a skip around them.
         "residual": _coded("303103"),

@@ -7,17 +7,20 @@ Source: Wang et al. 2017, "Time Series Classification from Scratch", arXiv 1611.
 Bai et al. 2018, arXiv 1803.01271; large stem kernels after Dai et al. 2017, arXiv 1610.00087.
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 from detol.graph.ops import Operation, op
 from detol.graph.topology import Topology, chain
 from detol.spaces.decisions import Choice, Decisions, Option
+from detol.spaces.reading import inner
 from detol.spaces.space import DecisionSpace
 
 STAGES = 4
 WIDTHS = (8, 16, 24, 32, 48, 64)
 STEM_KERNELS = (3, 7, 15, 31)
 KERNELS = (3, 5, 7, 9, 15)
+BLOCKS = ("plain", "residual", "dense")
 
 
 @lru_cache(maxsize=4096)
@@ -78,6 +81,31 @@ def build(decisions: Decisions) -> Topology:
     return chain(*parts, op("global_pool", mode=decisions["pooling"]), op("dropout", rate=decisions["dropout"]))
 
 
+def read(topology: Topology) -> Iterator[dict[str, Option]]:
+    """Yield the decisions that the structure of a network can come from: one guess for each kind of block."""
+    taken: dict[str, Option] = {"dropout": 0.0, "dilation": 1, "halving": "conv"}
+    stage = 0
+    for _, node in inner(topology):
+        if isinstance(node, Topology):
+            stage += 1
+            found = [layer for _, layer in inner(node) if isinstance(layer, Operation)]
+            layers = [layer for layer in found if layer.kind == "conv"] or [op("conv")]
+            taken |= {"layers": len(layers), "attention": any(layer.kind == "squeeze_excite" for layer in found)}
+            taken |= {f"width_{stage}": layers[0]["channels"] or 0, f"kernel_{stage}": layers[0]["kernel"] or 0}
+            if stage == 2:
+                taken["dilation"] = layers[0]["dilation"] or 1
+        elif node.kind == "conv" and stage == 0:
+            taken |= {"stem_kernel": node["kernel"] or 0, "stem_stride": node["stride"] or 0}
+        elif node.kind in ("pool", "global_pool"):
+            taken["halving" if node.kind == "pool" else "pooling"] = node["mode"] or ""
+        elif node.kind == "dropout":
+            taken["dropout"] = node["rate"] or 0.0
+    taken["stages"] = stage
+    if stage == 1:
+        taken = {name: option for name, option in taken.items() if name not in ("dilation", "halving")}
+    yield from ({**taken, "block": kind} for kind in BLOCKS)
+
+
 def _choices() -> list[Choice]:
     choices = [
         Choice("stem_kernel", STEM_KERNELS, ordered=True),
@@ -85,7 +113,7 @@ def _choices() -> list[Choice]:
         Choice("stages", tuple(range(1, STAGES + 1)), ordered=True),
         Choice("halving", ("conv", "max", "avg"), when={"stages": tuple(range(2, STAGES + 1))}),
         Choice("dilation", (1, 2), when={"stages": tuple(range(2, STAGES + 1))}, ordered=True),
-        Choice("block", ("plain", "residual", "dense")),
+        Choice("block", BLOCKS),
         Choice("layers", (1, 2, 3), ordered=True),
         Choice("attention", (False, True)),
     ]
@@ -113,4 +141,5 @@ SPACE = DecisionSpace(
     description="one-dimensional convolutional networks in stages, for time series and sound",
     kind="signal",
     source="Wang et al. 2017, arXiv 1611.06455; Bai et al. 2018, arXiv 1803.01271",
+    read=read,
 )

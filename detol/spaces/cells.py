@@ -1,41 +1,12 @@
 """Constructors of common spaces, so that a user's space file is a few lines: cells on a graph, chains of layers."""
 
 from collections.abc import Mapping
-from itertools import combinations
 
 from detol.errors import SpaceError
-from detol.graph.ops import Operation, op
 from detol.graph.topology import Topology, chain
 from detol.spaces.decisions import Choice, Decisions, Option
+from detol.spaces.edges import Layers, cell_topology, edge_names, read_cells
 from detol.spaces.space import DataKind, DecisionSpace
-
-Layers = Mapping[str, Operation | Topology | None]
-"""What each label stands for; ``None`` is no edge in a cell, no layer in a chain."""
-
-
-def edge_names(nodes: int) -> tuple[str, ...]:
-    """Return ``edge_FROM_TO`` for every pair of a cell's nodes: 0>1, 0>2, 1>2, 0>3 ... (by target, then source)."""
-    return tuple(f"edge_{source}_{target}" for target in range(1, nodes) for source in range(target))
-
-
-def cell_topology(labels: Mapping[str, Option], operations: Layers, nodes: int = 4) -> Topology:
-    """Return the cell whose edges carry the operations that ``labels`` (by edge name) stand for.
-
-    Node 0 is the input, the last one the output; each node sums what enters it (Dong and Yang 2020, section 2.1).
-    """
-    node = {0: "input", nodes - 1: "output"}
-    found: dict[str, Operation | Topology] = {"input": op("input")}
-    found.update({node.setdefault(number, f"sum_{number}"): op("add") for number in range(1, nodes - 1)})
-    edges: list[tuple[str, str]] = []
-    for source, target in sorted(combinations(range(nodes), 2), key=lambda pair: pair[::-1]):
-        name = f"edge_{source}_{target}"
-        operation = operations[str(labels[name])]
-        if operation is None:
-            continue
-        found[name] = operation
-        edges += [(node[source], name), (name, node[target])]
-    found["output"] = op("output")
-    return Topology(found, edges)
 
 
 def cell_space(
@@ -76,8 +47,17 @@ def cell_space(
         parts = [*(before or {}).values(), *[cell] * repeat, *(after or {}).values()]
         return chain(*(part for part in parts if part is not None))
 
-    choices = [Choice(edge, tuple(operations)) for edge in edge_names(nodes)]
-    return DecisionSpace(name, choices, build, references=references, description=description, kind=kind, source=source)
+    simple = all(not isinstance(operation, Topology) for operation in operations.values())
+    return DecisionSpace(
+        name,
+        [Choice(edge, tuple(operations)) for edge in edge_names(nodes)],
+        build,
+        references=references,
+        description=description,
+        kind=kind,
+        source=source,
+        read=(lambda topology: read_cells(topology, operations, nodes)) if simple else None,
+    )
 
 
 def chain_space(

@@ -84,7 +84,7 @@ def _fault_line(fault: BaseException, path: Path) -> int:
 
 
 def _line_of(path: Path, name: str) -> int:
-    """Return the last line that starts with an assignment to ``name``; 1 when there is none (imported, made in a loop)."""
+    """Return the last line that assigns to ``name``; 1 when there is none (imported, made in a loop)."""
     found = 1
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         if line.startswith(name) and line[len(name) :].lstrip()[:1] in ("=", ":"):
