@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -213,8 +214,28 @@ class SearchStore:
             return connection.scalar(query) is not None
 
     def _commit(self, columns: Mapping[str, Any]) -> None:
-        beat = time.time()
-        self._database.write(lambda connection: self._write(connection, {"heartbeat": beat, **columns}))
+        beat, tried = time.time(), 0
+
+        def write(connection: sa.Connection) -> None:
+            nonlocal tried
+            tried += 1
+            if tried == 1 or not self._landed(connection, beat):
+                self._write(connection, {"heartbeat": beat, **columns})
+
+        try:
+            self._database.write(write)
+        except BaseException:  # an interrupt or a lost connection may hide that it is written
+            with suppress(ResultsError), self._database.read() as connection:
+                if self._landed(connection, beat):
+                    self._settle(beat)
+            raise
+        self._settle(beat)
+
+    def _landed(self, connection: sa.Connection, beat: float) -> bool:
+        """Return whether the commit of this heartbeat is in the database: written twice, its rows would clash."""
+        return connection.scalar(sa.select(searches.c.heartbeat).where(searches.c.id == self._row["id"])) == beat
+
+    def _settle(self, beat: float) -> None:
         self._beat = beat
         self._steps_written += len(self._changes.steps)
         self._row = {**self._row, "consumed": self.consumed}
