@@ -1,11 +1,16 @@
 """Counting and listing decision sequences."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from detol.spaces.decisions import Choice, Decisions, Option
 from detol.spaces.walking import filled
 
-STATES = 100_000
+View: TypeAlias = tuple[bool, ...]
+"""What later conditions see of one choice: for each condition on it, in order, whether it is met."""
+
+STATES = 50_000
 """How many different situations the count may have to tell apart before it gives up."""
 
 
@@ -17,21 +22,27 @@ def count(choices: Sequence[Choice], states: int = STATES) -> int | None:
     together. So a space of 10**30 sequences with a few dozen different conditions is counted in milliseconds.
     """
     last_use = {name: place for place, choice in enumerate(choices) for name in choice.when}
-    views = {choice.name: _view(choice, choices) for choice in choices if choice.name in last_use}
-    counts: dict[tuple[tuple[str, tuple[bool, ...]], ...], int] = {(): 1}
-    rules = {choice.name: _rule_places(choice, choices) for choice in choices}
+    counts: dict[tuple[View, ...], int] = {(): 1}
+    live: list[str] = []  # the choices whose views make up a situation
     for place, choice in enumerate(choices):
-        grown: dict[tuple[tuple[str, tuple[bool, ...]], ...], int] = {}
+        rules = [(live.index(name), _rules(name, choices).index(choice)) for name in choice.when]
+        stay = [at for at, name in enumerate(live) if last_use[name] > place]
+        views = [
+            tuple(option in rule.when[choice.name] for rule in _rules(choice.name, choices))
+            for option in choice.options
+        ]
+        opened = Counter(views)
+        closed = Counter([(False,) * len(views[0])])
+        grown: dict[tuple[View, ...], int] = {}
         for situation, number in counts.items():
-            seen = dict(situation)
-            met = all(name in seen and seen[name][at] for name, at in rules[choice.name])
-            for view, ways in _branches(choice, views.get(choice.name), met=met):
-                new = {**seen, choice.name: view} if view is not None else seen
-                key = tuple((name, bits) for name, bits in new.items() if last_use[name] > place)
+            kept = tuple(situation[at] for at in stay)
+            for view, ways in (opened if all(situation[at][rule] for at, rule in rules) else closed).items():
+                key = (*kept, view) if choice.name in last_use else kept
                 grown[key] = grown.get(key, 0) + number * ways
         if len(grown) > states:
             return None
         counts = grown
+        live = [live[at] for at in stay] + [choice.name] * (choice.name in last_use)
     return sum(counts.values())
 
 
@@ -58,31 +69,6 @@ def _following(choices: Sequence[Choice], known: Mapping[str, Choice], current: 
     return None
 
 
-def _view(choice: Choice, choices: Sequence[Choice]) -> Mapping[Option, tuple[bool, ...]]:
-    """For each option, which of the conditions on this choice (in order) it meets."""
-    rules = [other.when[choice.name] for other in choices if choice.name in other.when]
-    return {option: tuple(option in rule for rule in rules) for option in choice.options}
-
-
-def _rule_places(choice: Choice, choices: Sequence[Choice]) -> list[tuple[str, int]]:
-    """For each condition of this choice, its place among all conditions on the same earlier choice."""
-    places = []
-    for name in choice.when:
-        rules = [other.name for other in choices if name in other.when]
-        places.append((name, rules.index(choice.name)))
-    return places
-
-
-def _branches(
-    choice: Choice, view: Mapping[Option, tuple[bool, ...]] | None, *, met: bool
-) -> Iterator[tuple[tuple[bool, ...] | None, int]]:
-    """Yield (what later conditions see, number of options that look so); ``None``: nothing looks at this choice."""
-    if not met:
-        yield None, 1
-    elif view is None:
-        yield None, len(choice.options)
-    else:
-        groups: dict[tuple[bool, ...], int] = {}
-        for bits in view.values():
-            groups[bits] = groups.get(bits, 0) + 1
-        yield from groups.items()
+def _rules(name: str, choices: Sequence[Choice]) -> list[Choice]:
+    """Return the choices with a condition on the choice of that name."""
+    return [choice for choice in choices if name in choice.when]

@@ -25,7 +25,7 @@ def inner(topology: Topology) -> list[tuple[str, "Operation | Topology"]]:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """One way to write a cell: step i (from 1) is ``labels[i-1]`` on node ``sources[i-1]``, plus ``added[i-1]``."""
+    """One way to write a cell: step i, from 1, is ``labels[i-1]`` on ``sources[i-1]``, plus ``added[i-1]`` (nodes)."""
 
     labels: tuple[str, ...] = ()
     sources: tuple[int, ...] = ()

@@ -132,12 +132,15 @@ class DecisionSpace:
         """
         whole = self.complete(decisions)
         try:
-            return self._build(whole)
+            found = self._build(whole)
         except SpaceError:
             raise
         except Exception as fault:  # a user's function: its failure is theirs, said in one line
             reason = f"{type(fault).__name__}: {fault}".splitlines()[0]
             raise SpaceError(f"space {self.name!r} cannot build {whole!r}: {reason}") from fault
+        if not isinstance(found, Topology):
+            raise SpaceError(f"space {self.name!r}: its build returned {type(found).__name__}, it must be a Topology")
+        return found
 
     def read(self, topology: Topology) -> Decisions | None:
         """Return decisions that decode into a topology of the same digest, or ``None`` when there are none.
