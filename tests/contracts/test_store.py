@@ -7,6 +7,7 @@ schema of its own there, and drops it.
 import gc
 import math
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -32,13 +33,23 @@ AnyDatabase: TypeAlias = Database | MemoryDatabase
 AnyStore: TypeAlias = SearchStore | MemoryStore
 
 
+@pytest.fixture(scope="module")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty results database to copy: running the migrations for each test would take most of the time."""
+    path = tmp_path_factory.mktemp("results") / "empty.db"
+    Database(path).close()
+    return path
+
+
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
-def reach(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], AnyDatabase]]:
+def reach(request: pytest.FixtureRequest, tmp_path: Path, empty_database: Path) -> Iterator[Callable[[], AnyDatabase]]:
     """A function that opens the same database again and again, each time by a connection of its own."""
     opened: list[AnyDatabase] = []
     memory = MemoryDatabase()
     schema = f"detol_{uuid.uuid4().hex}"
     server = os.environ.get("DETOL_TEST_POSTGRES")
+    if request.param == "sqlite":
+        shutil.copy(empty_database, tmp_path / "results.db")
     if request.param == "postgresql" and not server:
         pytest.skip("set DETOL_TEST_POSTGRES to the URL of a PostgreSQL database to run this")
 

@@ -1,6 +1,7 @@
 """A results database in a file, and trials to put into it."""
 
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,9 +21,22 @@ MakeTrial = Callable[..., Trial]
 MakeSearch = Callable[..., SearchStore]
 
 
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty results database to copy: running the migrations for each test would take most of the time."""
+    path = tmp_path_factory.mktemp("results") / "empty.db"
+    Database(path).close()
+    return path
+
+
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    with Database(tmp_path / "results.db") as opened:
+def sqlite(empty_database: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(empty_database, tmp_path / "results.db"))
+
+
+@pytest.fixture
+def database(sqlite: Path) -> Iterator[Database]:
+    with Database(sqlite) as opened:
         yield opened
 
 

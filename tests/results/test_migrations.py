@@ -25,8 +25,8 @@ def test_the_scripts_are_the_released_revisions() -> None:
     assert scripts.get_current_head() == REVISIONS[-1]
 
 
-def test_head_from_empty_equals_the_schema(database: Database) -> None:
-    with database.read() as connection:
+def test_head_from_empty_equals_the_schema(tmp_path: Path) -> None:
+    with Database(tmp_path / "r.db") as database, database.read() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
         assert context.get_current_revision() == REVISIONS[-1]
         assert compare_metadata(context, metadata) == []

@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -17,10 +16,9 @@ MakeTrial = Callable[..., Trial]
 MakeSearch = Callable[..., SearchStore]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    where = tmp_path / "r.db" if request.param == "sqlite" else request.getfixturevalue("postgres")
-    with Database(where) as opened:
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest) -> Iterator[Database]:
+    with Database(request.getfixturevalue(request.param)) as opened:
         yield opened
 
 

@@ -10,10 +10,9 @@ from detol.results.query import Query
 from detol.results.store import Database, SearchStore
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    where = tmp_path / "r.db" if request.param == "sqlite" else request.getfixturevalue("postgres")
-    with Database(where) as opened:
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest) -> Iterator[Database]:
+    with Database(request.getfixturevalue(request.param)) as opened:
         yield opened
 
 
