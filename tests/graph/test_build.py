@@ -72,6 +72,8 @@ VECTORS = Topology(
     [("input", "wide"), ("wide", "gate"), ("gate", "narrow"), ("narrow", "output"), ("wide", "output")],
 )
 
+WAVES = chain(op("conv", channels=6, stride=2), op("pool", stride=2), op("squeeze_excite"))
+
 
 @given(data=st.data())
 @settings(deadline=None, max_examples=60)
@@ -276,7 +278,7 @@ def test_a_kind_without_a_module_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("topology", "shape"), [(MIXED, (3, 9, 8)), (MIXED, (2, 33)), (VECTORS, (11,))], ids=["2-D", "1-D", "vectors"]
+    ("topology", "shape"), [(MIXED, (3, 9, 8)), (WAVES, (2, 33)), (VECTORS, (11,))], ids=["2-D", "1-D", "vectors"]
 )
 def test_onnx_with_any_batch_size(topology: Topology, shape: tuple[int, ...], tmp_path: Path) -> None:
     network = build(topology, shape, 5).eval()
