@@ -1,5 +1,6 @@
 """Opening a results database: its address, its connections, and its errors in one line."""
 
+import os
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -72,7 +73,7 @@ def make_engine(url: sa.URL) -> sa.Engine:
             return sa.create_engine(
                 url, pool_pre_ping=True, connect_args={"connect_timeout": 10, "application_name": "detol"}
             )
-        engine = sa.create_engine(url, connect_args={"timeout": BUSY_SECONDS})
+        engine = _sqlite(url)
     except ImportError:
         raise ResultsError(
             f"the driver {url.drivername!r} is not installed: pip install 'psycopg[binary]' and use postgresql+psycopg://"
@@ -90,6 +91,15 @@ def make_engine(url: sa.URL) -> sa.Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
     return engine
+
+
+def _sqlite(url: sa.URL) -> sa.Engine:
+    path = Path(str(url.database))
+    if path.is_file() and not os.access(path.parent, os.W_OK) and not Path(f"{path}-wal").exists():
+        # Where nobody may write, not even a reader's own files beside it: a database somebody published.
+        uri = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
+        return sa.create_engine(url, creator=lambda: sqlite3.connect(uri, uri=True, check_same_thread=False))
+    return sa.create_engine(url, connect_args={"timeout": BUSY_SECONDS})
 
 
 def read_only(url: sa.URL) -> "closing[sqlite3.Connection]":

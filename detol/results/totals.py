@@ -124,8 +124,8 @@ def stats(connection: sa.Connection) -> Mapping[str, Any]:
     """Return the totals of a database.
 
     Keys: searches, data_sets, topologies (distinct digests), trials, states (trials in each), trained, reused,
-    reports, epochs (trained), seconds (consumed by trainings), device_seconds (times width), epochs_saved and
-    seconds_saved (what the answered trials would have cost: their epochs, and the device seconds of the trainings that
+    reports, epochs (trained), seconds (consumed by trainings), device_seconds (times width), epochs_spared (that
+    stopped trials did not train to their end), epochs_saved and seconds_saved (what the answered trials would have cost: their epochs, and the device seconds of the trainings that
     answered them).
     """
     listed = connection.execute(sa.select(trials.c.state, sa.func.count()).group_by(trials.c.state)).all()
@@ -138,6 +138,8 @@ def stats(connection: sa.Connection) -> Mapping[str, Any]:
         )
     ).one()
     answered, epochs_saved, seconds_saved = _saved(connection)
+    stopped = sa.and_(trials.c.reused == "", trials.c.state == "stopped")
+    spared = connection.scalar(sa.select(sa.func.sum(trials.c.epochs - trials.c.epoch)).where(stopped))
     return {
         "searches": _count(connection, searches),
         "data_sets": _count(connection, data_sets),
@@ -150,6 +152,7 @@ def stats(connection: sa.Connection) -> Mapping[str, Any]:
         "epochs": int(done[1] or 0),
         "seconds": float(done[2] or 0.0),
         "device_seconds": float(done[3] or 0.0),
+        "epochs_spared": int(spared or 0),
         "epochs_saved": epochs_saved,
         "seconds_saved": seconds_saved,
     }

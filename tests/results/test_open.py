@@ -13,6 +13,7 @@ from detol.errors import ResultsError
 from detol.results import engine
 from detol.results.schema import REVISIONS, VERSION_TABLE, metadata
 from detol.results.store import Database
+from detol.search.recipe import Recipe
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -131,6 +132,17 @@ def test_an_unreachable_server_does_not_show_the_password() -> None:
 def test_a_password_in_a_message_is_hidden() -> None:
     url = engine.address("postgresql://me:s3cret@host/x")
     assert engine.first_line(ValueError("bad s3cret in\nmany lines"), url) == "bad *** in"
+
+
+def test_a_directory_that_nobody_may_write_to_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Database(tmp_path / "r.db").close()
+    before = digests(tmp_path)
+    monkeypatch.setattr("os.access", lambda *_: False)  # the user of a test may be root, who may write everywhere
+    with Database(tmp_path / "r.db") as database:
+        assert database.names() == []
+        with pytest.raises(ResultsError, match="cannot write to the results database .*readonly"):
+            database.create_search("a", {}, {"digest": "x1:any"}, Recipe())
+        assert digests(tmp_path) == before
 
 
 def test_every_table_has_a_primary_key() -> None:

@@ -222,6 +222,7 @@ def test_stats(query: Query) -> None:
         "epochs": 8,  # one: 2 + 2 + 1, two: 2, far: 1
         "seconds": 4.0,  # half a second each
         "device_seconds": 4.0,
+        "epochs_spared": 0,
         "epochs_saved": 4,
         "seconds_saved": 2.0,  # two/0 and one/0 took a second each
     }
@@ -232,7 +233,10 @@ def test_stats_count_ranks_and_an_empty_database(query: Query, make_search: Make
     assert query.searches() == []
     assert query.top() == []
     trial = replace(make_trial(0, 0.5), width=4, seconds=3.0)
-    make_search("a", trial)
+    stopped = replace(make_trial(1, 0.5, width=16), state=State.STOPPED, seconds=0.0)
+    answered = replace(stopped, number=2, reused="a/1")
+    make_search("a", trial, stopped, answered)
+    assert query.stats()["epochs_spared"] == 2  # one of three epochs was trained, once
     assert (query.stats()["seconds"], query.stats()["device_seconds"]) == (3.0, 12.0)
 
 
