@@ -125,8 +125,8 @@ def stats(connection: sa.Connection) -> Mapping[str, Any]:
 
     Keys: searches, data_sets, topologies (distinct digests), trials, states (trials in each), trained, reused,
     reports, epochs (trained), seconds (consumed by trainings), device_seconds (times width), epochs_spared (that
-    stopped trials did not train to their end), epochs_saved and seconds_saved (what the answered trials would have cost: their epochs, and the device seconds of the trainings that
-    answered them).
+    stopped trials did not train to their end), epochs_saved and seconds_saved (what the answered trials would have
+    cost: their epochs, and the device seconds of the trainings that answered them).
     """
     listed = connection.execute(sa.select(trials.c.state, sa.func.count()).group_by(trials.c.state)).all()
     states = {str(state): int(count) for state, count in listed}
