@@ -27,6 +27,10 @@ STRATEGIES = {
     "random": "detol.strategies.random_search:RandomSearch",
     "local_search": "detol.strategies.local_search:LocalSearch",
     "evolution": "detol.strategies.evolution:AgeingEvolution",
+    "nsga2": "detol.strategies.nsga2:NSGA2",
+    "reinforce": "detol.strategies.reinforce:Reinforce",
+    "ppo": "detol.strategies.ppo:PPO",
+    "qlearning": "detol.strategies.qlearning:QLearning",
 }
 """Strategies by name; ``optuna:SAMPLER`` is one more for each sampler of Optuna."""
 

@@ -216,6 +216,8 @@ class Controller:
         self._tracker.record(trial, event)
         if trial.epoch >= trial.epochs or trial.number in self._stopping:
             return
+        if trial.candidate.origin is Origin.REFERENCE:
+            return  # references train to their end, so that no search ends below them
         if self._stopper.judge(trial, self._others(trial)) is Verdict.STOP:
             self._stop(trial.number, f"{type(self._stopper).__name__} at epoch {trial.epoch}")
 

@@ -165,6 +165,12 @@ def test_references_come_first_and_no_digest_is_tried_twice():
     assert len({trial.digest for trial in trials}) == 12
 
 
+def test_references_train_to_their_end_whatever_the_stopper_says():
+    controller, store, _ = make(trials=4, stopper=Always(Verdict.STOP))
+    controller.run()
+    assert [t.state for t in store.trials()] == [State.COMPLETED, State.STOPPED, State.STOPPED, State.STOPPED]
+
+
 def test_references_can_be_left_out():
     controller, store, _ = make(trials=3, references=False)
     controller.run()
