@@ -14,8 +14,8 @@ from detol.search.protocols import SearchSpace
 from detol.search.records import Candidate
 from detol.spaces.decisions import Choice, Decisions
 from detol.strategies.base import Identity
-from detol.strategies.policy import Policy
 from detol.strategies.options import positive, whole
+from detol.strategies.policy import Policy
 from detol.strategies.walking import draw, steps, walk
 
 
