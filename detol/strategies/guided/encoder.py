@@ -1,23 +1,14 @@
 """What the surrogate knows of one candidate: its options as numbers, its graph's patterns, a few figures."""
 
 import math
-import zlib
 from collections.abc import Mapping
-from typing import TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
 
 from detol.graph.topology import Topology
 from detol.search.protocols import SearchSpace
 from detol.spaces.decisions import Choice, Decisions, Option
-from detol.strategies.guided.graph_features import graph_features
+from detol.strategies.guided.graph_features import Floats, graph_features
 from detol.strategies.guided.size import NOMINAL, size
 
-Floats: TypeAlias = NDArray[np.float32]
-
-BUCKETS = 512
-"""Patterns are hashed into so many signed buckets (Weinberger et al. 2009, arXiv 0902.2206)."""
 CLOSED = -1.0
 """Stands in place of an option where a choice is not open."""
 
@@ -58,14 +49,11 @@ class Encoder:
         Figures are finite; one that is not there (sizes where an operation has no rules) is left out.
         """
         found = graph_features(topology)
-        row = np.zeros(BUCKETS, np.float32)
-        for name, count in found.counts.items():
-            code = zlib.crc32(name.encode())
-            row[code % BUCKETS] += math.sqrt(count) * (1.0 if code & 0x10000 else -1.0)
-        params, adds = size(topology, self._shape)
-        if math.isnan(params):
-            return row, found.scalars
-        return row, {**found.scalars, "log_params": math.log1p(params), "log_multiply_adds": math.log1p(adds)}
+        sized = size(topology, self._shape)
+        if sized is None:
+            return found.patterns, found.figures
+        extra = {"log_params": math.log1p(sized[0]), "log_multiply_adds": math.log1p(sized[1])}
+        return found.patterns, {**found.figures, **extra}
 
     def _discover(self, decisions: Decisions) -> None:
         taken: dict[str, Option] = {}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detol.strategies.guided.acquisition import expected_improvement
-from detol.strategies.guided.encoder import Floats
+from detol.strategies.guided.graph_features import Floats
 
 TREES = 32
 DRAWN = 2_000

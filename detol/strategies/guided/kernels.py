@@ -1,6 +1,6 @@
 """The kernel of the surrogate: a mixture over decisions and over live graphs, and a linear part for the prior mean.
 
-``k(a, b) = mix * exp(-hamming(a, b) / l_d) + (1 - mix) * exp(-structural(a, b) / l_g) + linear * <figures a, figures b>``
+``k(a, b) = mix * exp(-hamming(a, b) / l_d) + (1 - mix) * exp(-structural(a, b) / l_g) + linear * <a, b>``
 
 The first term compares decisions (Hamming distance, Ru et al. 2020, arXiv 1906.08878), the second the patterns of the
 live graphs, so that equal networks in several rows are close but not one. The linear term is the same as a prior mean
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import qmc
 
-from detol.strategies.guided.encoder import Floats
+from detol.strategies.guided.graph_features import Floats
 
 
 @dataclass(frozen=True, slots=True)

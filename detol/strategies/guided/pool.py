@@ -4,6 +4,7 @@ A small space is laid out as a whole, once in a process, and shared by all strat
 has a pool in each strategy, which grows.
 """
 
+import contextlib
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 
 from detol.search.protocols import SearchSpace
 from detol.spaces.decisions import Decisions
-from detol.strategies.guided.encoder import BUCKETS, CLOSED, Encoder, Floats
+from detol.strategies.guided.encoder import CLOSED, Encoder
+from detol.strategies.guided.graph_features import BUCKETS, Floats
 
 WHOLE = 20_000
 """Spaces of up to so many decision sequences are laid out as a whole."""
@@ -188,10 +190,8 @@ def pool_of(space: SearchSpace) -> Pool:
         found.add(space.enumerate())
         found.settle()
         found.whole = True
-        try:
+        with contextlib.suppress(TypeError):
             _WHOLE[space] = found
-        except TypeError:
-            pass
     return found
 
 

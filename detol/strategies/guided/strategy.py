@@ -10,8 +10,8 @@ from detol.search.protocols import SearchSpace
 from detol.search.records import Candidate, Origin, State, Trial
 from detol.spaces.decisions import Decisions
 from detol.strategies.base import Identity, Proposer, Told, complete
-from detol.strategies.guided.encoder import Floats
 from detol.strategies.guided.forest import Forest
+from detol.strategies.guided.graph_features import Floats
 from detol.strategies.guided.kernels import spread
 from detol.strategies.guided.models import (
     ForestModel,
