@@ -38,7 +38,7 @@ class OptunaSampler(Proposer):
         UsageError: an unknown sampler, or an option that it does not have.
     """
 
-    tries = 20  # a repeat makes the study larger, and a Gaussian process slower
+    tries = 8  # a repeat makes the study larger, and a Gaussian process slower
 
     def __init__(
         self,
