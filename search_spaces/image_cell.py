@@ -162,8 +162,23 @@ def _choices() -> list[Choice]:
     return choices
 
 
-_TWO_CONVOLUTIONS = {"nodes": 2, "op_1": "conv3", "add_1": NOTHING, "op_2": "conv3", "from_2": 1, "join": "last"}
-_STAGES = {"stem_stride": 1, "stages": 2, "width_1": 16, "cells_1": 1, "width_2": 32, "cells_2": 1, "dropout": 0.0}
+_TWO_CONVOLUTIONS: dict[str, Option] = {
+    "nodes": 2,
+    "op_1": "conv3",
+    "add_1": NOTHING,
+    "op_2": "conv3",
+    "from_2": 1,
+    "join": "last",
+}
+_STAGES: dict[str, Option] = {
+    "stem_stride": 1,
+    "stages": 2,
+    "width_1": 16,
+    "cells_1": 1,
+    "width_2": 32,
+    "cells_2": 1,
+    "dropout": 0.0,
+}
 
 SPACE = DecisionSpace(
     "image_cell",

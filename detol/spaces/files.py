@@ -1,5 +1,6 @@
 """Search spaces from users' own Python files."""
 
+import ast
 import hashlib
 import importlib.util
 import sys
@@ -84,9 +85,12 @@ def _fault_line(fault: BaseException, path: Path) -> int:
 
 
 def _line_of(path: Path, name: str) -> int:
-    """Return the last line that assigns to ``name``; 1 when there is none (imported, made in a loop)."""
+    """Return the last line of the file's own level that binds ``name``; 1 when none does (an import of ``*``)."""
     found = 1
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
-        if line.startswith(name) and line[len(name) :].lstrip()[:1] in ("=", ":"):
-            found = number
+    for statement in ast.parse(path.read_bytes()).body:
+        bound = {
+            node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
+        if name in bound | {getattr(statement, "name", "")}:
+            found = statement.lineno
     return found

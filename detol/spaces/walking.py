@@ -86,7 +86,7 @@ def validate(space: str, choices: Sequence[Choice]) -> None:
         where = f"space {space!r}, choice {choice.name!r}"
         if choice.name in earlier:
             raise SpaceError(f"{where}: the name is given twice: rename one")
-        if isinstance(choice.options, str) or not choice.options:
+        if not isinstance(choice.options, tuple) or not choice.options:
             raise SpaceError(f"{where}: options are a tuple of at least one value, got {choice.options!r}")
         if len(set(choice.options)) < len(choice.options):
             raise SpaceError(f"{where}: an option is given twice (1, 1.0 and True are equal): {_options(choice)}")
