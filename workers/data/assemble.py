@@ -103,6 +103,7 @@ def _samples(xs: dict[str, Array | Frame], kind: str, raw: Raw, notes: list[str]
             _hint(columns, frames["train"], notes)
         encoded = {role: tables.encode(columns, frame) for role, frame in frames.items()}
         raw_columns = tuple(str(name) for name in frames["train"].columns)
+        _tell_strange(columns, frames, notes)
         return Arranged(encoded, None, columns, raw_columns, _about(columns, frames))
     arranged = {role: layout.arrange(x) for role, x in xs.items()}
     for role, x in arranged.items():
@@ -138,6 +139,13 @@ def _matrix(frame: Frame) -> Array:
     if odd or len(columns) != frame.shape[1]:
         raise DataError(f"a row of a signal or image must be numbers: column {(odd or ['?'])[0]!r} is not")
     return tables.values(columns, frame)
+
+
+def _tell_strange(columns: tuple[Column, ...], frames: Mapping[str, Frame], notes: list[str]) -> None:
+    for column in columns:
+        count = sum(tables.strange(column, frame[column.name]) for frame in frames.values())
+        if count:
+            notes.append(f"column {column.name!r} of numbers holds {count} other values: they count as missing")
 
 
 def _hint(columns: tuple[Column, ...], frame: Frame, notes: list[str]) -> None:

@@ -11,6 +11,8 @@ from detol.workers.data.labels import MISSING
 from detol.workers.data.raw import Array, Frame
 
 MOST_CATEGORIES = 64
+PROBE = 100
+SLIPS = 0.01  # share of values in a column of numbers that may be none
 NUMBER, CATEGORY = "number", "category"
 
 
@@ -61,7 +63,8 @@ class Column:
 def fit(frame: Frame) -> tuple[tuple[Column, ...], list[str]]:
     """Learn every column of a frame of training rows.
 
-    A column is of numbers when every value that is not missing reads as one. Categories with few training rows (fewer
+    A column is of numbers when 99 % of the values that are not missing read as one; the others then count as missing.
+    Categories with few training rows (fewer
     than a hundredth of all rows, at most 10; always those with one), and those beyond the 64 most frequent, are pooled.
 
     Returns:
@@ -77,9 +80,13 @@ def fit(frame: Frame) -> tuple[tuple[Column, ...], list[str]]:
             notes.append(f"column {name!r} is empty in training: left out")
             continue
         column = _fit_number(str(name), series) or _fit_category(str(name), series)
+        odd = _odd(series) if column.type == CATEGORY else ""
+        how = f" (mostly numbers, but it holds {odd!r})" if odd else ""
         if column.type == CATEGORY and not column.categories:
-            notes.append(f"column {name!r} has hardly a value twice: left out")
+            notes.append(f"column {name!r} has hardly a value twice{how}: left out")
             continue
+        if odd:
+            notes.append(f"column {name!r} taken as categories{how}")
         columns.append(column)
     if not columns:
         raise DataError("a table needs a column besides the target that is not empty: it has none")
@@ -142,27 +149,46 @@ def _numbers(series: Any, comma: bool) -> Array:
     return np.asarray(pd.to_numeric(text, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan))
 
 
-def _finite(values: Array, name: str) -> Array:
+def _finite(values: Array, series: Any) -> Array:
     beyond = np.abs(values) > np.finfo(np.float32).max
     if beyond.any():
-        row = int(np.flatnonzero(beyond)[0])
+        row = series.index[int(np.flatnonzero(beyond)[0])]
         raise DataError(
-            f"numbers must be finite: column {name!r} is infinite in row {row}; write NA for a missing value"
+            f"numbers must be finite in float32: column {series.name!r} is not in row {row} (from 0); write NA for"
+            " a missing one"
         )
     return values
 
 
 def _fit_number(name: str, series: Any) -> Column | None:
-    gone = absent(series)
+    present = np.flatnonzero(~absent(series))
     for comma in (False, True):
-        values = _numbers(series, comma)
-        if np.isnan(values[~gone]).any():
+        if np.isnan(_numbers(series.iloc[present[:PROBE]], comma)).mean() > 0.5:
+            continue  # text is told from a few values; parsing all is slow
+        values = _finite(_numbers(series, comma), series)
+        known = values[~np.isnan(values)]
+        if len(known) < (1 - SLIPS) * len(present):
             continue
-        known = _finite(values, name)[~gone]
         far = abs(known.mean()) > 1e3 * known.std() > 0  # float32 has 7 digits; keep at least 4 of the differences
         offset = float(known.mean()) if far else 0.0
-        return Column(name, NUMBER, float(np.median(known)), offset, bool(gone.any()), comma=comma)
+        return Column(name, NUMBER, float(np.median(known)), offset, len(known) < len(values), comma=comma)
     return None
+
+
+def strange(column: Column, series: Any) -> int:
+    """Return how many values of a column of numbers are none, and count as missing though they do not say so."""
+    if column.type != NUMBER:
+        return 0
+    return int((np.isnan(_numbers(series, column.comma)) & ~absent(series)).sum())
+
+
+def _odd(series: Any) -> str:
+    """Return the first value that is no number, in a column whose first values mostly are."""
+    if not _textual(series):
+        return ""
+    head = series.iloc[np.flatnonzero(~absent(series))[: 10 * PROBE]]
+    text = np.isnan(_numbers(head, comma=False))
+    return str(head.iloc[int(text.argmax())]).strip() if 0 < text.mean() < 0.5 else ""
 
 
 def _fit_category(name: str, series: Any) -> Column:
@@ -176,7 +202,7 @@ def _fit_category(name: str, series: Any) -> Column:
 
 
 def _encode_number(column: Column, series: Any) -> Array:
-    values = _finite(_numbers(series, column.comma), column.name)
+    values = _finite(_numbers(series, column.comma), series)
     gone = np.isnan(values)
     values = np.where(gone, column.median, values) - column.offset
     return np.stack([values, gone], axis=1) if column.flag else values[:, None]

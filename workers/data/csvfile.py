@@ -69,9 +69,9 @@ def read(path: Path, header: str, names: list[str] | None) -> tuple[Frame, list[
 def _separator(path: Path) -> str:
     with _text(path) as file:
         lines = [line for line, _ in zip(file, range(50), strict=False) if line.strip()]
+        widths = {sep: [len(row) for row in csv.reader(lines, delimiter=sep)] for sep in SEPARATORS}
     if not lines:
         raise DataError(f"a table needs rows: {path} is empty")
-    widths = {sep: [len(row) for row in csv.reader(lines, delimiter=sep)] for sep in SEPARATORS}
     # Most rows agree on more than one cell: the true separator. Ragged rows are told later, with their number.
     scores = {sep: sum(w == width[0] for w in width) * (width[0] > 1) for sep, width in widths.items()}
     return max(SEPARATORS, key=lambda sep: (scores[sep], widths[sep][0]))

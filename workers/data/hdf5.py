@@ -32,9 +32,9 @@ def read(path: Path, variables: Mapping[str, str] | None, target: str | int | No
                 held = file[name]
                 if held.dtype.names:
                     raise DataError(f"{name!r} of {path} must be a plain array, it has fields; write x and y apart")
-                return np.asarray(held.asstr()[()] if h5py.check_string_dtype(held.dtype) else held[()])
+                return np.asarray(held.asstr("utf-8")[()] if h5py.check_string_dtype(held.dtype) else held[()])
 
             return arrays.read(path.stem, "hdf5", shapes, get, variables, target)
-    except (OSError, RuntimeError, KeyError) as error:  # what h5py raises for a damaged file
+    except (OSError, RuntimeError, KeyError, UnicodeDecodeError) as error:  # what h5py raises for a damaged file
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(f"{path} must be a whole HDF5 file: {first}; copy or save it again") from None

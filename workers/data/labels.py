@@ -73,6 +73,8 @@ def encode(raw: Mapping[str, Array], task: str, names: Sequence[str] | None, tar
     known = _order(np.unique(np.concatenate([texts[part] for part in texts if part != "test"])))
     if len(known) < 2:
         raise DataError(f"classification needs two classes: all of {target!r} are {known[0]!r}; name another target")
+    if len(known) == len(fitted) > 2:
+        raise DataError(f"a class needs several samples: all {len(fitted)} of {target!r} differ; name another target")
     if "test" in texts:
         texts["test"], note = _match(texts["test"], known, target)
         notes += note
@@ -92,7 +94,14 @@ def missing(values: Array) -> Array:
 
 def _flat(values: Array, target: str) -> Array:
     if values.dtype.kind == "S":
-        values = np.char.decode(values, "utf-8")
+        try:
+            values = np.char.decode(values, "utf-8")
+        except UnicodeDecodeError:
+            raise DataError(f"labels must be UTF-8 text or numbers: {target!r} is neither; convert it") from None
+    several = values.dtype == np.object_ and any(isinstance(v, (np.ndarray, list, tuple, dict)) for v in values.flat)
+    if several or values.dtype.kind in "cmMV":
+        kind = "several values in one" if several else f"the type {values.dtype}"
+        raise DataError(f"labels must be text or numbers: {target!r} holds {kind}; convert them")
     if values.ndim == 2 and values.shape[1] == 1:
         return values[:, 0]
     if values.ndim == 2 and values.dtype.kind in "biuf":

@@ -97,8 +97,8 @@ def _raw(
     if str(source) in builtin.NAMES:
         return builtin.read(str(source))
     path = Path(source)
-    if not path.exists():
-        raise _absent(path)
+    if not str(source) or not path.exists():
+        raise _absent(path, str(source))
     if path.is_dir():
         from detol.workers.data import folder
 
@@ -143,12 +143,12 @@ def _form(path: Path) -> str:
     return form
 
 
-def _absent(path: Path) -> DataError:
+def _absent(path: Path, source: str) -> DataError:
     inside = path.parent.iterdir() if path.parent.is_dir() else iter(())
     beside = [entry.name for entry in inside if not entry.name.startswith(".")]
     near = difflib.get_close_matches(path.name, [*beside, *builtin.NAMES], n=3, cutoff=0.6)
     remedy = f"did you mean {', '.join(near)}?" if near else f"give a path, or one of {', '.join(builtin.NAMES)}"
-    return DataError(f"a data set must be there: {str(path)!r} is not; {remedy}")
+    return DataError(f"a data set must be there: {source!r} is not; {remedy}")
 
 
 def _size(resize: "str | tuple[int, int] | None") -> tuple[int, int] | None:

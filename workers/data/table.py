@@ -1,5 +1,6 @@
 """Tables: CSV and Parquet."""
 
+import datetime
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,9 @@ def _load(path: Path, form: str, header: str, names: list[str] | None) -> tuple[
     nested = [column for column in frame.columns if isinstance(_first(frame[column]), (list, dict, np.ndarray))]
     if nested:
         raise DataError(f"columns must hold single values: {nested[0]!r} of {path} holds lists; use .npz for arrays")
+    for column in frame.columns:
+        if isinstance(_first(frame[column]), datetime.date):
+            frame[column] = pd.to_datetime(frame[column])
     return frame.set_axis([str(column) for column in frame.columns], axis=1).reset_index(drop=True), []
 
 
@@ -94,6 +98,8 @@ def _target(frame: Frame, target: str | int | None, path: Path) -> tuple[str, li
 
 def _part(frame: Frame, target: str) -> Part:
     y = frame[target]
+    if y.dtype.kind in "mM":
+        raise DataError(f"a target must be text or numbers: {target!r} holds moments in time; name another target")
     gone = absent(y)
     if y.dtype.kind in "biuf" and isinstance(y.dtype, np.dtype):
         return Part(frame.drop(columns=target), y.to_numpy())

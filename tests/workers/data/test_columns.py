@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from detol.errors import DataError
-from detol.workers.data.columns import Column, absent, encode, fit, plain
+from detol.workers.data.columns import Column, absent, encode, fit, plain, strange
 
 
 def test_categories_as_pandas_gives_dummies() -> None:
@@ -90,7 +90,7 @@ def test_decimal_commas() -> None:
 
 @pytest.mark.parametrize("value", ["inf", "-Infinity", "1e300"])
 def test_infinite_numbers(value: str) -> None:
-    with pytest.raises(DataError, match="column 'a' is infinite in row 1"):
+    with pytest.raises(DataError, match="column 'a' is not in row 1 "):
         fit(pd.DataFrame({"a": ["1", value]}))
 
 
@@ -111,3 +111,18 @@ def test_types_of_text(dtype: str) -> None:
 def test_types_of_numbers(dtype: str) -> None:
     frame = pd.DataFrame({"a": pd.Series([1, 0, 1], dtype=dtype)})
     assert encode(fit(frame)[0], frame)[:, 0].tolist() == [1, 0, 1]
+
+
+def test_a_slip_in_a_column_of_numbers_counts_as_missing() -> None:
+    slip = pd.DataFrame({"a": [*map(str, range(150)), "15O", *map(str, range(150))]})  # the letter O
+    columns, notes = fit(slip)
+    assert (columns[0].type, columns[0].flag, notes) == ("number", True, [])
+    assert encode(columns, slip)[150].tolist() == [columns[0].median, 1]
+    assert strange(columns[0], slip["a"]) == 1
+
+
+def test_a_column_of_numbers_and_words_is_told() -> None:
+    frame = pd.DataFrame({"a": ["1", "2", "many"] * 4 + ["1", "2"] * 40})
+    columns, notes = fit(frame)
+    assert columns[0].categories == ("1", "2", "many")
+    assert notes == ["column 'a' taken as categories (mostly numbers, but it holds 'many')"]

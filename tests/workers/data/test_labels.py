@@ -91,9 +91,14 @@ def test_a_class_that_only_the_test_has() -> None:
         (["a", "b"], "regression", "needs numbers: 'y' holds 'a'"),
         ([0.5, np.inf], "regression", "must be finite"),
         ([0, 1], "ranking", "task must be"),
+        (["a", "b", "c"], "auto", "all 3 of 'y' differ"),
+        ([1j, 2], "auto", "holds the type complex128"),
+        (np.arange(4).astype("datetime64[s]"), "auto", "holds the type datetime64"),
+        (np.array([b"\xff", b"a"]), "auto", "UTF-8 text"),
+        (np.array([[1], [2, 3]], dtype=object), "auto", "several values in one"),
     ],
 )
-def test_refused(values: list[Any], task: str, message: str) -> None:
+def test_refused(values: Any, task: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         of(values, task)
 

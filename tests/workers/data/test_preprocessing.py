@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -59,7 +60,7 @@ def test_raw_rows_become_what_the_data_set_holds(tmp_path: Path) -> None:
     ],
 )
 def test_arrays_in_their_layout_or_channels_first(shape: tuple[int, ...], kind: str, dtype: type) -> None:
-    x = rng.integers(0, 200, shape).astype(dtype)
+    x: Any = rng.integers(0, 200, shape).astype(dtype)
     data = read({"x": x, "y": np.arange(20) % 2}, kind=kind, test=0)
     done = apply(data.preprocessing, x)
     assert done.shape == (20, *data.shape)

@@ -68,11 +68,11 @@ def test_options_of_other_formats(tmp_path: Path) -> None:
 
 def test_too_few_samples() -> None:
     with pytest.raises(DataError, match="at least 10 labelled samples, got 4"):
-        read({"x": np.zeros((4, 5)), "y": [0, 1, 0, 1]})
+        read({"x": np.zeros((4, 5)), "y": np.arange(4) % 2})
 
 
 def test_classes_of_one_sample_train() -> None:
-    data = read({"x": GOOD["x"], "y": [*([0, 1] * 19), 2, 3]})
+    data = read({"x": GOOD["x"], "y": np.array([*([0, 1] * 19), 2, 3])})
     assert {2, 3} <= set(data.train.y.tolist())
     assert any("2 classes have one sample only" in note for note in data.describe()["notes"])
 

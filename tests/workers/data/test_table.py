@@ -141,6 +141,7 @@ def test_a_header_can_be_said(tmp_path: Path) -> None:
         ("\n\n", "is empty"),
         ("a,a,b\n1,2,3\n", "at least 10 labelled samples"),
         ("a\n1\n2\n", "at least one more column"),
+        ("a,b\n" + "z" * 200_000 + ",1\n", "field larger than field limit"),
     ],
 )
 def test_ragged_and_empty_tables(tmp_path: Path, text: str, message: str) -> None:
@@ -165,6 +166,9 @@ def test_damaged_parquet(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="whole Parquet file") as caught:
         read(tmp_path / "t.parquet")
     assert "\n" not in str(caught.value)
+    pd.DataFrame({"a": range(30), "when": pd.date_range("2026-01-01", periods=30)}).to_parquet(tmp_path / "v.parquet")
+    with pytest.raises(DataError, match="'when' holds moments in time"):
+        read(tmp_path / "v.parquet")
     pd.DataFrame({"a": [[1, 2], [3, 4]], "y": [0, 1]}).to_parquet(tmp_path / "u.parquet")
     with pytest.raises(DataError, match="'a' of .* holds lists"):
         read(tmp_path / "u.parquet")
@@ -241,8 +245,9 @@ def test_regression(tmp_path: Path) -> None:
 def test_series_that_stand_in_rows(tmp_path: Path) -> None:
     walks = pd.DataFrame(np.cumsum(rng.normal(size=(40, 30)), axis=1)).assign(y=np.arange(40) % 2)
     path = csv(tmp_path / "t.csv", walks)
-    assert read(path).kind == "features"
-    assert any("look like one signal" in note for note in read(path).describe()["notes"])
+    table = read(path)
+    assert table.kind == "features"
+    assert any("look like one signal" in note for note in table.describe()["notes"])
     signal = read(path, kind="signal")
     assert (signal.kind, signal.shape) == ("signal", (1, 30))
     with pytest.raises(DataError, match="column 'job' is not"):
