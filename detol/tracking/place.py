@@ -5,6 +5,7 @@ Only one process may create the tables of a database: two that find it empty bot
 one waiting.
 """
 
+import contextlib
 import hashlib
 import os
 import sqlite3
@@ -29,7 +30,10 @@ def open_store(start: Start) -> tuple[Any, str]:
     """
     with _preparing(start.uri):
         from mlflow import MlflowClient
+        from mlflow.store.db import utils
 
+        # MLflow tries a database that it cannot open again for nearly an hour; trying again is the mirror's work.
+        utils.MAX_RETRY_COUNT = 1
         client = MlflowClient(tracking_uri=start.uri)
         experiment = _experiment(client, start)
         path = sqlite_path(start.uri)
@@ -101,12 +105,12 @@ def _tune(path: Path) -> None:
     from sqlalchemy import event
     from sqlalchemy.engine import Engine
 
-    with sqlite3.connect(path) as database:
+    with contextlib.closing(sqlite3.connect(path)) as database:
         database.execute("PRAGMA journal_mode=WAL")
-    database.close()
+    if not event.contains(Engine, "connect", _relax):
+        event.listen(Engine, "connect", _relax)
 
-    def relax(connection: Any, _record: object) -> None:
-        if isinstance(connection, sqlite3.Connection):
-            connection.execute("PRAGMA synchronous=NORMAL")
 
-    event.listen(Engine, "connect", relax)
+def _relax(connection: Any, _record: object) -> None:
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA synchronous=NORMAL")
