@@ -9,8 +9,6 @@ import contextlib
 import itertools
 import os
 import queue
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -25,6 +23,7 @@ from detol.errors import UsageError, WorkerLost
 from detol.search.records import Ended, Event, Job, Report, Reported, State
 from detol.workers.actor import TRAINING, About, Entry, Finish, Worker
 from detol.workers.outcome import decisive, one_line
+from detol.workers.reaper import reaper, short_directory
 
 if TYPE_CHECKING:
     from detol.workers.data.dataset import Dataset
@@ -364,26 +363,18 @@ class LocalRay:
         if ray.is_initialized():
             self._ready.set()
             return
-        home = None if address else _short_directory()
+        home = None if address else short_directory()
         _hush()
-        try:
-            _start_ray(workers, address, size, home)
-        except BaseException as error:  # handed to whoever waits
-            self._error = error
-        self._ready.set()
-        self._done.wait()
-        with contextlib.suppress(Exception):
-            ray.shutdown()
-        if home:
-            shutil.rmtree(home, ignore_errors=True)
-
-
-def _short_directory() -> Path:
-    """Return a new directory for Ray's sockets, whose paths may not be longer than 107 bytes."""
-    for parent in ("/tmp", tempfile.gettempdir()):  # noqa: S108  a fresh private directory inside it
-        with contextlib.suppress(OSError):
-            return Path(tempfile.mkdtemp(prefix="detol-", dir=parent))
-    raise UsageError("Ray needs a directory for its sockets and neither /tmp nor TMPDIR can be written: set TMPDIR")
+        with reaper(home) as watch:
+            try:
+                _start_ray(workers, address, size, home)
+                watch()
+            except BaseException as error:  # handed to whoever waits
+                self._error = error
+            self._ready.set()
+            self._done.wait()
+            with contextlib.suppress(Exception):
+                ray.shutdown()
 
 
 def _hush() -> None:
