@@ -10,7 +10,10 @@ from detol.dashboards.progress import clock
 
 def summary(console: Console, figures: Mapping[str, Any]) -> None:
     """Print what a search found, gained, spared and cost; ``figures`` as ``detol search --json`` prints them."""
-    say = lambda text: console.print(text, markup=False)  # noqa: E731  a short name for a long call
+
+    def say(text: str) -> None:
+        console.print(text, markup=False)
+
     say(f"\n{figures['name']}: {figures['ended']}, {clock(figures['seconds'])} min")
     counts = ("trained", "reused", "stopped", "failed", "refused")
     shown = ", ".join(f"{figures[key]} {key}" for key in counts if figures[key] or key in ("trained", "reused"))

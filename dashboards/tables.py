@@ -8,6 +8,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+PIPE_WIDTH = 180
+"""Characters of a line where no terminal says how wide it is."""
+
+
+def console() -> Console:
+    """Return standard output, wide enough for tables also where it is not a terminal."""
+    made = Console(highlight=False)
+    return made if made.is_terminal else Console(width=PIPE_WIDTH, highlight=False)
+
 
 def show(console: Console, rows: Sequence[Mapping[str, Any]], *, title: str = "", empty: str = "nothing there") -> None:
     """Print rows (all with the same keys) as a table; numbers to the right, text as it is, never as markup."""

@@ -19,6 +19,7 @@ def show_trial(console: Console, shown: Mapping[str, Any]) -> None:
     rows = {
         key: shown[key] for key in (*facts, "reused", "weights", "created", "ended") if shown[key] not in ("", [], None)
     }
+    rows["seed"] = str(shown["seed"])
     rows["data"] = f"{shown['data']['name']} ({shown['data']['digest']})"
     rows.update(shown["cost"] or {})
     if shown["curve"]:

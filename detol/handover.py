@@ -146,7 +146,8 @@ def synchronise(name: str, *, db: str = "", tracking: str = "") -> "Synced":
     with wire.database(db, create=False) as database:
         store = database.open_search(name, lock=False)
         trials, stored, created = store.trials(), store.settings, store.created
-    settings = replace(Settings.from_dict(stored["settings"]), db=db, **({"tracking": tracking} if tracking else {}))
+    settings = Settings.from_dict(stored["settings"])
+    settings = replace(settings, db=db, tracking=tracking or settings.tracking)
     uri = wire.tracking_uri(settings.tracking, db)
     if not uri:
         raise UsageError(f"search {name!r} ran with tracking off: give --tracking URI")

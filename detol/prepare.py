@@ -89,13 +89,11 @@ def prepare(settings: Settings, *, space: SearchSpace | None = None, strategy: S
 
 def read_data(settings: Settings) -> "Dataset":
     """Return the data set of the settings."""
-    from detol.workers import data
+    from detol.workers.data import BUILTIN, read
 
     if not settings.data:
-        raise UsageError(
-            f"a search needs data: --data NAME|PATH, e.g. --data digits (built in: {', '.join(data.BUILTIN)})"
-        )
-    return data.read(settings.data, target=settings.target or None, **settings.section("data"))
+        raise UsageError(f"a search needs data: --data NAME|PATH, e.g. --data digits (built in: {', '.join(BUILTIN)})")
+    return read(settings.data, target=settings.target or None, **settings.section("data"))
 
 
 def limits(settings: Settings) -> Limits:

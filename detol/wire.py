@@ -62,10 +62,10 @@ def strategy(
     known = {"seed": seed, "identity": identity}
     if name.startswith("optuna:"):
         made = _class("detol.strategies.optuna_sampler:OptunaSampler")
-        return _make("optuna", made, options or {}, space, sampler=name.removeprefix("optuna:"), **known)
+        return _strategy("optuna", made, options or {}, space, sampler=name.removeprefix("optuna:"), **known)
     if name not in STRATEGIES:
         raise unknown("strategy", name, [*STRATEGIES, "optuna:TPESampler"])
-    return _make(name, _class(STRATEGIES[name]), options or {}, space, **known)
+    return _strategy(name, _class(STRATEGIES[name]), options or {}, space, **known)
 
 
 def stopper(name: str | Stopper, *, epochs: int, options: Mapping[str, Any] | None = None) -> Stopper:
@@ -80,7 +80,13 @@ def stopper(name: str | Stopper, *, epochs: int, options: Mapping[str, Any] | No
         raise unknown("stopper", name, STOPPERS)
     made = _class(STOPPERS[name])
     fixed = {"epochs": epochs} if "epochs" in inspect.signature(made).parameters else {}
-    return _make(name, made, options or {}, **fixed)
+    chosen: Stopper = _make(name, made, options or {}, **fixed)
+    return chosen
+
+
+def _strategy(name: str, made: Any, options: Mapping[str, Any], space: SearchSpace, **fixed: Any) -> Strategy:
+    chosen: Strategy = _make(name, made, options, space, **fixed)
+    return chosen
 
 
 def _class(place: str) -> Any:

@@ -17,6 +17,30 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")]
 
 
+Header = Annotated[str | None, typer.Option("--header", help="Of a CSV: auto, yes or none.")]
+Resize = Annotated[str | None, typer.Option("--resize", help="HxW: bring the images of a folder to one size.")]
+Variables = Annotated[
+    list[str] | None, typer.Option("--variables", help="ROLE=NAME, e.g. x=images y=labels, of HDF5 and NetCDF; repeat.")
+]
+
+
+def data_options(header: str | None, resize: str | None, variables: list[str] | None) -> dict[str, Any]:
+    """Return the ``data`` section of the settings from its flags.
+
+    Raises:
+        UsageError: a variable without a role.
+    """
+    from detol.errors import UsageError
+
+    options: dict[str, Any] = {key: value for key, value in (("header", header), ("resize", resize)) if value}
+    for pair in variables or ():
+        role, equals, name = pair.partition("=")
+        if not equals or not role or not name:
+            raise UsageError(f"--variables takes ROLE=NAME, e.g. x=images, got {pair!r}")
+        options.setdefault("variables", {})[role] = name
+    return options
+
+
 @contextmanager
 def query(db: str) -> "Iterator[Query]":
     """Open the results database for questions; one that does not exist is an error, not made."""
@@ -62,4 +86,4 @@ def print_rows(
 
 
 def _mapping(row: Any) -> Mapping[str, Any]:
-    return asdict(row) if is_dataclass(row) and not isinstance(row, type) else row  # type: ignore[no-any-return]
+    return asdict(row) if is_dataclass(row) and not isinstance(row, type) else row

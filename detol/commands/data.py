@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from detol.commands.common import Json, print_json
+from detol.commands.common import Header, Json, Resize, Variables, data_options, print_json
 
 app = typer.Typer(help="Look at data sets.", no_args_is_help=True)
 
@@ -19,6 +19,9 @@ def group() -> None:
 def describe(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A built-in name or a path.")],
     target: Annotated[str | None, typer.Option("--target", help="Column that is predicted: a name, or last.")] = None,
+    header: Header = None,
+    resize: Resize = None,
+    variables: Variables = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="data.KEY=VALUE, e.g. data.kind=signal.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -26,7 +29,9 @@ def describe(
     from detol import config
     from detol.prepare import read_data
 
-    described = read_data(config.settings(None, config.parse_sets(set_ or []), data=path, target=target)).describe()
+    options = config.parse_sets(set_ or [])
+    options.setdefault("data", {}).update(data_options(header, resize, variables))
+    described = read_data(config.settings(None, options, data=path, target=target)).describe()
     if as_json:
         print_json(described)
         return

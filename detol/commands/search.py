@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from detol.commands.common import Db, Json, print_json
+from detol.commands.common import Db, Header, Json, Resize, Variables, data_options, print_json
 
 if TYPE_CHECKING:
     from detol.run import SearchResult
@@ -29,6 +29,9 @@ def search(
         str | None, Option("--data", help="digits, or a path: npz, CSV, Parquet, HDF5, NetCDF, folder.")
     ] = None,
     target: Annotated[str | None, Option("--target", help="Column that is predicted: a name, or last.")] = None,
+    header: Header = None,
+    resize: Resize = None,
+    variables: Variables = None,
     space: Annotated[str | None, Option("--space", help="Search space: a name, FILE.py, or auto.")] = None,
     strategy: Annotated[str | None, Option("--strategy", help="A name, or optuna:SAMPLER.")] = None,
     stop: Annotated[str | None, Option("--stop", help="Early stopping: asha, median, plateau, none.")] = None,
@@ -71,7 +74,9 @@ def search(
         "tracking": tracking, "references": references, "max_params": max_params, "device": device, "ray": ray,
         "executor": executor,
     }  # fmt: skip
-    settings = config.settings(file, config.parse_sets(set_ or []), **flags)
+    options = config.parse_sets(set_ or [])
+    options.setdefault("data", {}).update(data_options(header, resize, variables))
+    settings = config.settings(file, options, **flags)
     with Terminal() as terminal:
         result = run.search(settings, terminal)
     _conclude(result, settings.tracking, settings.db, as_json)

@@ -166,7 +166,9 @@ class Controller:
             self._finish(replace(trial, state=State.REFUSED, reason=assessment.refusal), new=True)
             return
         self._refused_in_a_row = 0
-        known = self._store.known(candidate.digest, self.task.recipe.digest, self.task.data, self.task.epochs)
+        known = self._store.known(
+            candidate.digest, self.task.recipe.digest, self.task.data, self.task.epochs, candidate.topology
+        )
         answered = answer(trial, known, self._stopper, self._others(trial), self.task.objectives) if known else None
         if answered:
             self._finish(answered, new=True)

@@ -167,8 +167,12 @@ class Store(Protocol):
         """Return the trials of this search by number."""
         ...
 
-    def known(self, digest: str, recipe: str, data: str, epochs: int) -> Sequence[Trial]:
+    def known(
+        self, digest: str, recipe: str, data: str, epochs: int, topology: Topology | None = None
+    ) -> Sequence[Trial]:
         """Return finished scored trials of any search with this topology, recipe, data and schedule length.
+
+        A hit on the digest is confirmed by an exact isomorphism check against ``topology`` where it is given.
 
         Their ``reused`` says where each one stands (``SEARCH/NUMBER``). Completed ones come first, then by epochs.
         """
