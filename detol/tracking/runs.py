@@ -8,6 +8,7 @@ from urllib.request import url2pathname
 
 from detol.errors import DetolError
 from detol.graph.codec import to_json
+from detol.graph.draw import svg
 from detol.graph.topology import Topology
 from detol.search.records import State
 from detol.tracking import entities
@@ -198,8 +199,6 @@ def local_folder(uri: str) -> Path | None:
 def _picture(topology: Topology) -> str | None:
     """Return the SVG; ``None`` for a topology that cannot be drawn here (a kind that only the user's space knows)."""
     try:
-        from detol.graph.draw import svg
-
         return svg(topology)
-    except (ImportError, DetolError, KeyError):
+    except (DetolError, KeyError):
         return None

@@ -1,3 +1,4 @@
+import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
@@ -10,6 +11,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWar
 
 def test_the_best_model_is_logged_once_and_can_be_loaded(start, trial, shown, tmp_path) -> None:
     import mlflow.models
+    import mlflow.pyfunc
 
     export = tmp_path / "export"
     export.mkdir()
@@ -33,9 +35,10 @@ def test_the_best_model_is_logged_once_and_can_be_loaded(start, trial, shown, tm
     assert files == {"export/model.onnx", "export/export.json"}
     (logged,) = found.client.search_logged_models([found.experiment.experiment_id])
     assert (logged.name, logged.source_run_id, str(logged.status)) == ("best", found.parent.info.run_id, "READY")
-    folder = logged.artifact_location
+    folder = logged.artifact_location.removeprefix("file://")
     described = mlflow.models.Model.load(folder)
     assert {"onnx", "python_function"} <= set(described.flavors)
     (entry,) = described.signature.inputs.inputs
     assert (entry.name, str(entry.type), entry.shape) == ("x", "float32", (-1, 3))
-    assert onnx.load(f"{folder.removeprefix('file://')}/model.onnx").graph.name == "double"
+    answer = mlflow.pyfunc.load_model(folder).predict(np.float32([[1, 2, 3]]))
+    assert answer["logits"].tolist() == [[2, 4, 6]]
