@@ -125,11 +125,11 @@ def _choices() -> list[Choice]:
 
 
 def reference(kind: str) -> dict[str, Option]:
-    """Return the decisions of three stages of two convolutions (Wang et al. 2017, with half their layers)."""
+    """Return the decisions of three stages of two convolutions (Wang et al. 2017, with a quarter of their widths)."""
     taken: dict[str, Option] = {"stem_kernel": 7, "stem_stride": 1, "stages": 3, "halving": "max", "dilation": 1}
     taken |= {"block": kind, "layers": 2, "attention": False, "pooling": "avg", "dropout": 0.0}
-    for stage, width in enumerate((32, 48, 64), start=1):
-        taken |= {f"width_{stage}": width, f"kernel_{stage}": 7}
+    for stage, (width, kernel) in enumerate(((16, 7), (32, 5), (64, 3)), start=1):
+        taken |= {f"width_{stage}": width, f"kernel_{stage}": kernel}
     return taken
 
 

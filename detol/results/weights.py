@@ -1,6 +1,5 @@
 """Where the weights of a search's best trials are kept."""
 
-import os
 import re
 from pathlib import Path
 
@@ -42,7 +41,7 @@ class WeightsFolder:
         part = path.with_suffix(".part")
         try:
             part.write_bytes(weights)
-            os.replace(part, path)
+            part.replace(path)
         except OSError:
             # A full disk costs the weights of this trial, not the trial: they can be trained again.
             part.unlink(missing_ok=True)

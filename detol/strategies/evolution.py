@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from detol.search.protocols import SearchSpace
 from detol.search.records import Candidate, Trial
+from detol.strategies import graph_edits as graphs
 from detol.strategies import options, selection, variation
 from detol.strategies.base import Identity, Proposer
 from detol.strategies.selection import Population, Selection, Survival
@@ -67,12 +68,17 @@ class Evolution(Proposer):
 class AgeingEvolution(Evolution):
     """Ageing (regularised) evolution: Real et al. 2019, arXiv 1802.01548, algorithm 1.
 
+    The defaults suit some hundred trainings: children start early, the selection is strong, and ageing keeps it from
+    getting stuck. (The paper's 100 and 25 are for 20,000.)
+
     Args:
         space: what is searched.
         population: how many of the last told are alive, >= 1.
         tournament: how many are drawn, the best of which becomes the parent, in [1, population].
-        start: random trials before the first child; the size of the population when not given.
+        start: random trials before the first child, >= 1; at most 10 when not given.
         crossover: share of children that have two parents, in [0, 1]; the paper has none.
+        graph_edits: share of children made by an edit of the parent's graph, in [0, 1]; in a space that can say which
+            decisions a topology comes from (``image_dag``), a mutation of a decision elsewhere. Some ten ms each.
         seed: of all random numbers.
         identity: what makes two candidates the same one.
     """
@@ -81,20 +87,27 @@ class AgeingEvolution(Evolution):
         self,
         space: SearchSpace,
         *,
-        population: int = 20,
-        tournament: int = 5,
+        population: int = 50,
+        tournament: int = 25,
         start: int | None = None,
         crossover: float = 0.0,
+        graph_edits: float = 0.0,
         seed: int = 0,
         identity: Identity | None = None,
     ) -> None:
         options.share("crossover", crossover)
+        options.share("graph_edits", graph_edits)
+        options.share("crossover + graph_edits", crossover + graph_edits)
         super().__init__(
             space,
             survive=selection.youngest(population),
             select=selection.tournament(tournament),
-            vary=variation.mixture((crossover, variation.crossover), (1 - crossover, variation.mutation)),
-            start=population if start is None else start,
+            vary=variation.mixture(
+                (crossover, variation.crossover),
+                (graph_edits, graphs.graph_edit),
+                (1 - crossover - graph_edits, variation.mutation),
+            ),
+            start=min(10, population) if start is None else start,
             seed=seed,
             identity=identity,
         )
