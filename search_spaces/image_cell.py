@@ -1,8 +1,8 @@
 """``image_cell``: a cell of up to four operations, used in every stage, and the widths and depths of the stages.
 
-Cardinality: 2,932,265,216,160 = 86,835,620 cells (node i: 10 operations x i sources x i + 1 nodes to add; 3 joins where
-there are 2 to 4 nodes) x 5,628 sets of stages (12 + 3 x (12^2 + 12^3): 6 widths x 2 depths for each stage, 3 kinds of
-reduction) x 2 stem strides x 3 rates of dropout.
+Cardinality: 1,954,843,477,440 = 86,835,620 cells (node i: 10 operations x i sources x i + 1 nodes to add; 3 joins where
+there are 2 to 4 nodes) x 3,752 sets of stages (8 + 3 x 8 x (12 + 12^2): 4 widths x 2 depths of the first, 6 widths x 2
+depths of the others, 3 kinds of reduction) x 2 stem strides x 3 rates of dropout.
 Source: the cell-based spaces of Zoph et al. 2018, arXiv 1707.07012, and Liu et al. 2019, arXiv 1806.09055, with the
 stage widths and depths of Radosavovic et al. 2020, arXiv 2003.13678; operations ordered as in He et al. 2016, arXiv
 1603.05027 (activation, convolution, norm).
@@ -33,6 +33,8 @@ OPERATIONS: dict[str, Operation] = {
     "skip": op("identity"),
 }
 WIDTHS = (8, 12, 16, 24, 32, 48)
+FIRST_WIDTHS = WIDTHS[:4]
+"""Of the first stage, where the images are largest and a channel costs most."""
 
 REDUCTIONS = ("conv", "pool", "residual")
 CELL = ("nodes", "join", *(f"{part}_{node}" for node in range(1, NODES + 1) for part in ("op", "from", "add")))
@@ -148,7 +150,7 @@ def _choices() -> list[Choice]:
     ]
     for stage in range(1, STAGES + 1):
         when = {"stages": tuple(range(stage, STAGES + 1))} if stage > 1 else {}
-        choices.append(Choice(f"width_{stage}", WIDTHS, when=when, ordered=True))
+        choices.append(Choice(f"width_{stage}", WIDTHS if stage > 1 else FIRST_WIDTHS, when=when, ordered=True))
         choices.append(Choice(f"cells_{stage}", (1, 2), when=when, ordered=True))
     choices.append(Choice("dropout", (0.0, 0.1, 0.25), ordered=True))
     choices.append(Choice("nodes", tuple(range(1, NODES + 1)), ordered=True))

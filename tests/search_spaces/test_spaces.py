@@ -57,8 +57,8 @@ def test_signals_of_any_length_fit(shape: tuple[int, ...]) -> None:
 
 def test_sizes_follow_from_the_docstrings_formulas() -> None:
     cells = sum((3 if n > 1 else 1) * int(np.prod([10 * i * (i + 1) for i in range(1, n + 1)])) for n in range(1, 5))
-    assert image_cell.SPACE.size == cells * (12 + 3 * (12**2 + 12**3)) * 2 * 3
-    assert image_dag.SPACE.size == 2 * 6 * 2 * 4 * 2 * sum(7**d * 2 ** (d * (d + 1) // 2) for d in range(1, 9))
+    assert image_cell.SPACE.size == cells * (8 + 3 * 8 * (12 + 12**2)) * 2 * 3
+    assert image_dag.SPACE.size == 2 * 5 * 2 * 4 * 2 * sum(7**d * 2 ** (d * (d + 1) // 2) for d in range(1, 9))
     assert signal.SPACE.size == 4 * 3 * 3 * 3 * 2 * 2 * 3 * (30 + 6 * (30**2 + 30**3 + 30**4))
     assert tabular.SPACE.size == 4 * 2 * 3 * (7 + 3 * sum(7**d for d in range(2, 7)))
 
