@@ -1,0 +1,153 @@
+"""How the rows of a table name topologies: by a code, by their options, or by a column for each decision."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from detol.errors import UsageError
+from detol.search.protocols import SearchSpace
+from detol.search.records import Candidate, Origin
+from detol.spaces.decisions import Decisions, Option
+
+Rows: TypeAlias = Callable[[Decisions], int]
+"""The number of the row of complete decisions; ``UsageError`` when there is none."""
+COUNTED = 2_000_000
+"""Spaces of up to so many decision sequences are gone through, so that missing rows are found before the search."""
+
+
+def code_of(space: SearchSpace) -> Callable[[Decisions], str] | None:
+    """Return the function ``code`` of the module that declares a space, if it has one.
+
+    A space's file may define ``code(decisions) -> str`` beside ``SPACE``: what the key column of tables holds.
+    """
+    for module in list(sys.modules.values()):
+        found = getattr(module, "__dict__", {}).get("code")
+        own = callable(found) and getattr(found, "__module__", "") == module.__name__
+        if own and any(value is space for value in vars(module).values()):
+            return _tolerant(found, space)
+    return None
+
+
+def _tolerant(code: Callable[[Any], Any], space: SearchSpace) -> Callable[[Decisions], str]:
+    """Let ``code`` take decisions or a candidate, as its author likes."""
+
+    def coded(decisions: Decisions) -> str:
+        try:
+            return str(code(decisions))
+        except AttributeError:  # it reads candidate.decisions or candidate.topology
+            return str(code(Candidate(decisions, space.decode(decisions), Origin.SAMPLE)))
+
+    return coded
+
+
+def by_code(keys: Sequence[str], space: SearchSpace, code: Callable[[Decisions], str], path: str, column: str) -> Rows:
+    """Return rows by ``code(decisions)``."""
+    places = {key: row for row, key in enumerate(keys)}
+
+    def row(decisions: Decisions) -> int:
+        key = code(decisions)
+        if key not in places:
+            raise _missing(path, column, key)
+        return places[key]
+
+    if space.size is not None and space.size <= COUNTED:
+        met = {row(decisions) for decisions in space.enumerate()}
+        if len(met) < len(keys):
+            odd = next(place for place in range(len(keys)) if place not in met)
+            raise UsageError(
+                f"table {path}, row {odd + 1}: {column} {keys[odd]!r} is no topology of space {space.name!r}"
+            )
+    return row
+
+
+def by_key(keys: Sequence[str], space: SearchSpace, path: str, column: str) -> Rows:
+    """Return rows by options in the order of the choices, joined by ``|``, or by a JSON object of decisions."""
+    return _places(
+        [_parsed(key, space, f"table {path}, row {n + 1}: {column}") for n, key in enumerate(keys)], space, path
+    )
+
+
+def by_columns(frame: Any, space: SearchSpace, path: str) -> Rows:
+    """Return rows by a column for each choice, closed ones empty."""
+    records = frame.to_dict("records")
+    first = space.next(Decisions())
+    if first is None or first.name not in frame.columns:
+        name = "" if first is None else first.name
+        raise UsageError(f"table {path}: it has no column for decision {name!r}: name the key column with --key")
+    found = [_walked(record, space, f"table {path}, row {n + 1}") for n, record in enumerate(records)]
+    return _places(found, space, path)
+
+
+def _parsed(key: str, space: SearchSpace, where: str) -> Decisions:
+    if key.lstrip().startswith("{"):
+        try:
+            given = json.loads(key)
+        except json.JSONDecodeError:
+            raise UsageError(f"{where} {key!r} is no JSON object") from None
+        return _walked({name: str(value) for name, value in given.items()}, space, where)
+    parts = key.split("|")
+    taken: dict[str, Option] = {}
+    for part in parts:
+        choice = space.next(Decisions(taken))
+        if choice is None:
+            break
+        taken[choice.name] = _option(part, choice.options, f"{where} {key!r}, decision {choice.name!r}")
+    if len(taken) != len(parts) or space.next(Decisions(taken)) is not None:
+        raise UsageError(
+            f"{where} {key!r} has {len(parts)} options, space {space.name!r} takes others: join one for each open "
+            "decision by |, or define code(decisions) beside SPACE"
+        )
+    return Decisions(taken)
+
+
+def _walked(record: Mapping[str, str], space: SearchSpace, where: str) -> Decisions:
+    taken: dict[str, Option] = {}
+    while (choice := space.next(Decisions(taken))) is not None:
+        if choice.name not in record:
+            raise UsageError(f"{where}: decision {choice.name!r} of space {space.name!r} is missing")
+        taken[choice.name] = _option(record[choice.name], choice.options, f"{where}, decision {choice.name!r}")
+    return Decisions(taken)
+
+
+def _option(text: str, options: Sequence[Option], where: str) -> Option:
+    for option in options:
+        if text == str(option):
+            return option
+    for option in options:
+        if isinstance(option, int | float) and not isinstance(option, bool):
+            try:
+                if float(text) == option:
+                    return option
+            except ValueError:
+                break
+        elif isinstance(option, bool) and text.lower() in (str(option).lower(), str(int(option))):
+            return option
+    raise UsageError(f"{where}: {text!r} is none of its options {', '.join(map(str, options))}")
+
+
+def _places(found: Sequence[Decisions], space: SearchSpace, path: str) -> Rows:
+    places: dict[Decisions, int] = {}
+    for row, decisions in enumerate(found):
+        if decisions in places:
+            raise UsageError(
+                f"table {path}: rows {places[decisions] + 1} and {row + 1} are the same topology: keep one"
+            )
+        places[decisions] = row
+    if space.size is not None and space.size <= COUNTED and len(places) < space.size:
+        lost = next(decisions for decisions in space.enumerate() if decisions not in places)
+        raise UsageError(
+            f"table {path}: it has {len(places)} of the {space.size} topologies of space {space.name!r}; one that is "
+            f"missing: {dict(lost)}"
+        )
+
+    def row_of(decisions: Decisions) -> int:
+        if decisions not in places:
+            raise UsageError(f"table {path}: it has no row for {dict(decisions)}")
+        return places[decisions]
+
+    return row_of
+
+
+def _missing(path: str, column: str, key: str) -> UsageError:
+    return UsageError(f"table {path}: no row has {column} {key!r}, a topology of the space")

@@ -1,0 +1,99 @@
+"""What is said of a strategy's runs: means over seeds with bootstrap intervals."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detol.bench.run import Protocol, Run
+from detol.bench.table import BenchTable
+
+AFTER = (10, 25, 50, 100, 200)
+"""Trainings after which incumbents are reported."""
+CURVE = 200
+"""Points of a regret curve at most."""
+RESAMPLED = 2_000
+
+Doubles = NDArray[np.float64]
+
+
+def summary(name: str, table: BenchTable, protocol: Protocol, runs: Sequence[Run]) -> dict[str, Any]:
+    """Return the figures of one strategy over its seeds, ready for JSON.
+
+    ``mean_trainings_to_best`` counts a seed that did not find the table's best row (``--identity network``: a row of
+    its network) as its whole budget. ``best``, ``test`` and ``regret`` are of the incumbent, which is chosen by the
+    objective alone, in the table's units.
+    """
+    budget = int(protocol.trials) if np.isfinite(protocol.trials) else max(1, max(len(run.rows) for run in runs))
+    length = min(budget, max(1, max(len(run.rows) for run in runs)))
+    needed, found = _to_best(table, protocol, runs, budget)
+    incumbents = np.stack([_incumbents(table, run, length) for run in runs])
+    scores = table.scores[incumbents]
+    marks = [after for after in AFTER if after <= length]
+    sign = table.objective.score(1.0)
+    tests = {
+        column: {
+            **{str(k): _mean(values[incumbents[:, k - 1]]) for k in marks},
+            "end": _mean(values[incumbents[:, -1]]),
+        }
+        for column, values in table.tests.items()
+    }
+    regret = (table.scores.max() - scores).mean(0)
+    at = np.unique(np.linspace(1, length, min(CURVE, length)).astype(int))
+    intervals: dict[str, Any] = {
+        "mean_trainings_to_best": interval(needed),
+        "best": {str(k): interval(sign * scores[:, k - 1]) for k in marks} | {"end": interval(sign * scores[:, -1])},
+        "test": {column: interval(values[incumbents[:, -1]]) for column, values in table.tests.items()},
+    }
+    return {
+        "strategy": name,
+        "mean_trainings_to_best": _mean(needed),
+        "median_trainings_to_best": float(np.median(needed)),
+        "found": _mean(found),
+        "best": {str(k): sign * _mean(scores[:, k - 1]) for k in marks} | {"end": sign * _mean(scores[:, -1])},
+        "test": tests,
+        "trainings": _mean([len(run.rows) for run in runs]),
+        "duplicates": _mean([run.duplicates for run in runs]),
+        "utilisation": _mean([run.utilisation for run in runs]),
+        "ask_seconds": float(sum(run.ask_seconds for run in runs) / max(1, sum(len(run.rows) for run in runs))),
+        "simulated_seconds": _mean([run.ends[-1] if len(run.ends) else 0.0 for run in runs]),
+        "regret": [{"trainings": int(k), "mean": float(regret[k - 1])} for k in at],
+        "intervals": intervals,
+    }
+
+
+def interval(values: Sequence[float] | Doubles, share: float = 0.95) -> list[float]:
+    """Return a bootstrap interval of the mean (percentile method, always the same draws): [low, high]."""
+    data = np.asarray(values, np.float64)
+    rng = np.random.default_rng(0)
+    means = data[rng.integers(len(data), size=(RESAMPLED, len(data)))].mean(1)
+    low, high = np.quantile(means, [(1 - share) / 2, (1 + share) / 2])
+    return [float(low), float(high)]
+
+
+def _to_best(table: BenchTable, protocol: Protocol, runs: Sequence[Run], budget: int) -> tuple[Doubles, Doubles]:
+    # Rows that score as much as the best are as good an answer.
+    best = set(np.flatnonzero(table.scores == table.scores[table.best]).tolist())
+    needed, found = [], []
+    for run in runs:
+        wanted = best | (run.twins if protocol.identity == "network" else frozenset())
+        place = next((n for n, row in enumerate(run.rows.tolist(), start=1) if row in wanted), None)
+        needed.append(float(min(place or budget, budget)))
+        found.append(float(place is not None and place <= budget))
+    return np.asarray(needed), np.asarray(found)
+
+
+def _incumbents(table: BenchTable, run: Run, length: int) -> NDArray[np.int64]:
+    """Return the row that was best after each training; after the end of a shorter run its last one."""
+    if not len(run.rows):
+        return np.full(length, int(np.argmin(table.scores)), np.int64)
+    scores = table.scores[run.rows]
+    before = np.concatenate([[-np.inf], np.maximum.accumulate(scores)[:-1]])
+    leads = np.maximum.accumulate(np.where(scores > before, np.arange(len(scores)), 0))
+    rows = run.rows[leads][:length]
+    return np.concatenate([rows, np.full(length - len(rows), rows[-1], np.int64)])
+
+
+def _mean(values: Sequence[float] | Doubles) -> float:
+    return float(np.mean(np.asarray(values, np.float64)))

@@ -1,0 +1,153 @@
+"""Tables of published results: a CSV file in which each topology of a space has a row."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detol.bench.keys import Rows, by_code, by_columns, by_key
+from detol.errors import UsageError, unknown
+from detol.execution.simulated import Answer
+from detol.search.protocols import SearchSpace
+from detol.search.records import Candidate, Objective
+from detol.spaces.decisions import Decisions
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of figures, as a person names it: ``NAME`` or ``NAME*FACTOR``."""
+
+    name: str
+    factor: float = 1.0
+
+    @classmethod
+    def parse(cls, text: str) -> "Column":
+        """Read ``NAME``, ``NAME*0.06`` or ``NAME*12/200``.
+
+        Raises:
+            UsageError: a factor that is no number > 0.
+        """
+        name, star, factor = text.partition("*")
+        if not star:
+            return cls(name)
+        over, _, under = factor.partition("/")
+        try:
+            value = float(over) / float(under or 1)
+        except (ValueError, ZeroDivisionError):
+            value = 0.0
+        if not 0 < value < float("inf"):
+            raise UsageError(f"a column is NAME or NAME*FACTOR with a factor > 0 (0.06 or 12/200), got {text!r}")
+        return cls(name, value)
+
+
+class BenchTable:
+    """The rows of a table by the decisions of a space; answers in place of training.
+
+    Args:
+        path: of the CSV file, compressed or not.
+        space: what its rows are topologies of.
+        objective: the column of scores and its direction.
+        key: column that names the topology; empty: a column for each decision.
+        code: what the key column holds of decisions; without it, options joined by ``|``, or a JSON object.
+        tests: columns that are reported of the incumbent, in percent or whatever the table holds.
+        cost: column of seconds of one training; each takes one second without it.
+
+    Attributes:
+        scores: float64 (rows,), more is better.
+        tests: float64 (rows,) by column.
+        seconds: float64 (rows,).
+
+    Raises:
+        UsageError: no such file or column, scores that are no numbers, duplicate rows, rows that do not fit the space,
+            or topologies without a row.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        space: SearchSpace,
+        objective: Objective,
+        *,
+        key: str = "",
+        code: Callable[[Decisions], str] | None = None,
+        tests: Sequence[str] = (),
+        cost: Column | None = None,
+    ) -> None:
+        frame = _read(Path(path), key)
+        self.path, self.space, self.objective = str(path), space, objective
+        self.scores = objective.score(1.0) * _figures(frame, objective.metric, "objective", path)
+        self.tests: dict[str, NDArray[np.float64]] = {name: _figures(frame, name, "test", path) for name in tests}
+        if cost is None:
+            self.seconds = np.ones(len(frame))
+        else:
+            self.seconds = cost.factor * _figures(frame, cost.name, "cost", path)
+            if (self.seconds < 0).any():
+                raise UsageError(f"table {path}: column {cost.name!r} holds seconds >= 0, got {self.seconds.min():g}")
+        if not key:
+            self._rows: Rows = by_columns(frame, space, str(path))
+        elif key not in frame.columns:
+            raise unknown(f"key column of {path}", key, map(str, frame.columns))
+        elif code is not None:
+            self._rows = by_code(frame[key].tolist(), space, code, str(path), key)
+        else:
+            self._rows = by_key(frame[key].tolist(), space, str(path), key)
+        self.best = int(np.argmax(self.scores))
+
+    def __len__(self) -> int:
+        """Return how many rows it has."""
+        return len(self.scores)
+
+    def row(self, candidate: Candidate) -> int:
+        """Return the number of a candidate's row.
+
+        Raises:
+            UsageError: it has none.
+        """
+        return self.row_of(candidate.decisions)
+
+    def row_of(self, decisions: Decisions) -> int:
+        """Return the number of the row of complete decisions; errors as :meth:`row`."""
+        return self._rows(decisions)
+
+    def answer(self, candidate: Candidate) -> Answer:
+        """Return what its training gave; errors as :meth:`row`."""
+        row = self.row(candidate)
+        value = self.objective.score(float(self.scores[row]))
+        return Answer({self.objective.metric: value}, float(self.seconds[row]))
+
+
+def _read(path: Path, key: str) -> Any:
+    import pandas as pd
+
+    if not path.is_file():
+        raise UsageError(f"table {path}: there is no such file")
+    try:
+        # Keys and decisions stay as they are written: "000123" is no number.
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except (ValueError, OSError, EOFError) as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise UsageError(f"table {path}: it cannot be read as CSV ({reason})") from None
+    if frame.empty:
+        raise UsageError(f"table {path}: it has no rows")
+    if key and key in frame.columns and frame[key].duplicated().any():
+        twice = frame[key][frame[key].duplicated()].iloc[0]
+        raise UsageError(f"table {path}: key {twice!r} stands in several rows: keep one of them")
+    return frame
+
+
+def _figures(frame: Any, name: str, role: str, path: str | Path) -> NDArray[np.float64]:
+    if name not in frame.columns:
+        raise unknown(f"{role} column of {path}", name, map(str, frame.columns))
+    import pandas as pd
+
+    values = pd.to_numeric(frame[name], errors="coerce").to_numpy(np.float64)
+    bad = ~np.isfinite(values)
+    if bad.any():
+        place = int(np.argmax(bad))
+        raise UsageError(
+            f"table {path}, row {place + 1}: column {name!r} holds numbers, got {frame[name].iloc[place]!r}"
+        )
+    return values

@@ -1,0 +1,134 @@
+"""``detol bench``: strategies on a table of published results."""
+
+import math
+import re
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from detol.commands.common import Json, print_json, print_rows
+
+Option = typer.Option
+
+
+def bench(
+    space: Annotated[str, Option("--space", help="Search space: a name, or FILE.py that declares one.")],
+    table: Annotated[str, Option("--table", help="CSV file with a row for each topology; may be compressed.")],
+    objective: Annotated[list[str], Option("--objective", help="Column of scores: NAME, or NAME:min.")],
+    key: Annotated[
+        str, Option("--key", help="Column that names the topology (without it: a column for each decision).")
+    ] = "",
+    test: Annotated[list[str] | None, Option("--test", help="Column reported of the incumbent; repeat.")] = None,
+    cost: Annotated[str, Option("--cost", help="Column of seconds of a training: NAME, or NAME*12/200.")] = "",
+    strategy: Annotated[
+        list[str] | None, Option("--strategy", help="A name, or optuna:SAMPLER; repeat (default: guided).")
+    ] = None,
+    trials: Annotated[int | None, Option("--trials", help="Trainings of each search.")] = None,
+    seconds: Annotated[float | None, Option("--seconds", help="Simulated seconds of each search.")] = None,
+    workers: Annotated[int, Option("--workers", help="Simulated workers.")] = 1,
+    identity: Annotated[str, Option("--identity", help="What counts as one training: row, or network.")] = "row",
+    seeds: Annotated[int, Option("--seeds", help="Searches of each strategy.")] = 100,
+    set_: Annotated[
+        list[str] | None, Option("--set", help="KEY=VALUE of all strategies, or STRATEGY.KEY=VALUE of one.")
+    ] = None,
+    processes: Annotated[int, Option("--processes", help="Searches side by side (0: one a core).")] = 0,
+    to: Annotated[Path | None, Option("--to", help="Directory for a picture of the regret and the answer.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare search strategies on a table of published results, without training anything."""
+    from detol import wire
+    from detol.bench import Protocol, answer, open_table
+    from detol.errors import UsageError
+    from detol.search.records import parse_objective
+    from detol.spaces import catalogue
+
+    if len(objective) != 1:
+        raise UsageError(f"a bench has one --objective, got {len(objective)}: give further columns as --test")
+    if trials is None and seconds is None:
+        raise UsageError("a bench needs a bound: --trials N or --seconds S")
+    if seconds is not None and not cost:
+        raise UsageError("--seconds needs the seconds of each training: --cost COLUMN")
+    protocol = Protocol(
+        trials=math.inf if trials is None else trials,
+        seconds=math.inf if seconds is None else seconds,
+        workers=workers,
+        identity=identity,
+    )
+    goal = parse_objective(objective[0])
+    opened = open_table(
+        table, catalogue.load(space), goal, key=key, tests=test or [], cost=_schedule(cost, goal.metric)
+    )
+    found = answer(
+        opened, protocol, _entries(strategy or ["guided"], set_ or []), wire.strategy, seeds=seeds,
+        processes=processes, progress=_progress,
+    )  # fmt: skip
+    if to is not None:
+        _write(found, to)
+    if as_json:
+        print_json(found)
+    else:
+        print_rows([_row(entry) for entry in found["strategies"]], as_json=False, title=_title(found))
+
+
+def _entries(names: list[str], settings: list[str]) -> list[Any]:
+    from detol.bench import Entry
+    from detol.config import parse_sets
+    from detol.errors import UsageError
+
+    options: dict[str, dict[str, Any]] = {name: {} for name in names}
+    for text in settings:
+        name, equals, _ = text.partition("=")
+        if not equals:
+            raise UsageError(f"--set takes KEY=VALUE, got {text!r}")
+        owner = next((known for known in names if name.startswith(f"{known}.")), "")
+        short = text.removeprefix(f"{owner}.") if owner else text
+        for known in [owner] if owner else names:
+            options[known].update(parse_sets([f"strategy.{short}"])["strategy"])
+    return [Entry(name, options[name]) for name in dict.fromkeys(names)]
+
+
+def _schedule(cost: str, objective: str) -> str:
+    """Scale a cost of other epochs than the objective's: ``..._val12`` costs 12/200 of ``..._seconds200``."""
+    ours, theirs = re.search(r"(\d+)$", objective), re.search(r"(\d+)$", cost)
+    if not cost or "*" in cost or ours is None or theirs is None or ours[1] == theirs[1]:
+        return cost
+    scaled = f"{cost}*{ours[1]}/{theirs[1]}"
+    print(f"{cost} is of {theirs[1]} epochs, {objective} of {ours[1]}: --cost '{scaled}'", file=sys.stderr)  # noqa: T201
+    return scaled
+
+
+def _progress(done: int, of: int) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{done}/{of} searches", end="\n" if done == of else "", file=sys.stderr)  # noqa: T201
+
+
+def _title(found: dict[str, Any]) -> str:
+    return (
+        f"{found['space']}, {found['objective']} of {Path(found['table']).name}: best {found['best']:g}, "
+        f"{found['seeds']} seeds, {found['protocol']['name']}, {found['seconds']:.0f} s"
+    )
+
+
+def _row(entry: dict[str, Any]) -> dict[str, Any]:
+    low, high = entry["intervals"]["mean_trainings_to_best"]
+    return {
+        "strategy": entry["strategy"],
+        "to the best": f"{entry['mean_trainings_to_best']:.1f} [{low:.1f}, {high:.1f}]",
+        "median": f"{entry['median_trainings_to_best']:g}",
+        "found": f"{entry['found']:.0%}",
+        **{f"best@{after}": f"{value:.3f}" for after, value in entry["best"].items()},
+        **{column: f"{values['end']:.3f}" for column, values in entry["test"].items()},
+        "duplicates": f"{entry['duplicates']:.1f}",
+    }
+
+
+def _write(found: dict[str, Any], to: Path) -> None:
+    import json
+
+    from detol.bench.picture import draw
+
+    path = draw(found, to)
+    (to / "bench.json").write_text(json.dumps(found, indent=2), encoding="utf-8")
+    print(f"written: {path} and {to / 'bench.json'}", file=sys.stderr)  # noqa: T201

@@ -1,0 +1,178 @@
+"""An executor and a clock in simulated time: a search of hours on a thousand workers runs in seconds, on the same code.
+
+A table answers in place of training: what a candidate scores, and how long it takes.
+"""
+
+import heapq
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from detol.errors import UsageError
+from detol.search.protocols import Strategy
+from detol.search.records import Candidate, Ended, Event, Job, Report, Reported, State, Trial
+
+
+class SimulatedClock:
+    """Time that passes only when it is told to (keeps :class:`detol.search.protocols.Clock`).
+
+    Args:
+        start: seconds at the beginning.
+    """
+
+    def __init__(self, start: float = 0.0) -> None:
+        self._now = start
+
+    def now(self) -> float:
+        """Return simulated seconds."""
+        return self._now
+
+    def pass_(self, seconds: float) -> None:
+        """Let some time pass, >= 0."""
+        if not seconds >= 0:
+            raise ValueError(f"time does not run backwards: {seconds}")
+        self._now += seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What training a candidate would give.
+
+    Args:
+        metrics: by name, in natural units.
+        seconds: how long it takes, >= 0.
+    """
+
+    metrics: Mapping[str, float]
+    seconds: float
+
+
+class Table(Protocol):
+    """Known results of trainings."""
+
+    def answer(self, candidate: Candidate) -> Answer:
+        """Return the result of one training.
+
+        Raises:
+            UsageError: the table does not hold the candidate.
+        """
+        ...
+
+
+class SimulatedExecutor:
+    """Answers jobs from a table after the time they would take; implements the ``Executor`` protocol.
+
+    A job has one report, of its last epoch, and ends at once after it. ``poll`` never waits: it moves the clock to the
+    next event, whatever its ``timeout``, and returns all that happened by then. Memory is bounded by the number of
+    workers.
+
+    Args:
+        table: the results.
+        clock: moved by ``poll``.
+        workers: how many there are, >= 1.
+
+    Attributes:
+        busy: worker-seconds of the jobs that have ended.
+
+    Raises:
+        UsageError: no workers.
+    """
+
+    def __init__(self, table: Table, clock: SimulatedClock, workers: int = 1) -> None:
+        if workers < 1:
+            raise UsageError(f"a simulation has at least 1 worker, got {workers}")
+        self.busy = 0.0
+        self._table, self._clock, self._workers = table, clock, workers
+        self._running: dict[int, tuple[Job, float, Answer]] = {}
+        self._used = 0
+        self._queue: list[tuple[float, int]] = []
+        self._cancelled: dict[int, None] = {}
+
+    def free(self) -> int:
+        """Return how many workers are idle."""
+        return self._workers - self._used
+
+    def submit(self, job: Job) -> None:
+        """Start a job now."""
+        if job.width > self.free():
+            raise UsageError(f"{self.free()} workers are free, got a job of width {job.width}: wait")
+        answer = self._table.answer(job.candidate)
+        started = self._clock.now()
+        self._running[job.number] = (job, started, answer)
+        self._used += job.width
+        heapq.heappush(self._queue, (started + min(answer.seconds, job.limit), job.number))
+
+    def cancel(self, number: int) -> None:
+        """Stop a job now; unknown numbers are ignored."""
+        if number in self._running:
+            self._cancelled[number] = None
+
+    def poll(self, timeout: float) -> Sequence[Event]:  # noqa: ARG002  simulated time costs none
+        """Return what was cancelled; otherwise move the clock to the next event and return what is over by then."""
+        if self._cancelled:
+            stopped = [self._end(number, self._clock.now(), State.STOPPED) for number in self._cancelled]
+            self._cancelled.clear()
+            return [event for events in stopped for event in events]
+        events: list[Event] = []
+        while self._queue and self._queue[0][1] not in self._running:
+            heapq.heappop(self._queue)  # of a job that was cancelled
+        if self._queue:
+            self._clock.pass_(max(0.0, self._queue[0][0] - self._clock.now()))
+        while self._queue and self._queue[0][0] <= self._clock.now():
+            when, number = heapq.heappop(self._queue)
+            if number in self._running:
+                job, _, answer = self._running[number]
+                state = State.COMPLETED if answer.seconds <= job.limit else State.TIMED_OUT
+                events += self._end(number, when, state)
+        return events
+
+    def close(self) -> None:
+        """Forget all jobs; idempotent."""
+        self._running.clear()
+        self._queue.clear()
+        self._used = self._workers
+
+    def _end(self, number: int, when: float, state: State) -> list[Event]:
+        job, started, answer = self._running.pop(number)
+        self._used -= job.width
+        self.busy += job.width * (when - started)
+        if state is not State.COMPLETED:
+            reason = "" if state is State.STOPPED else f"longer than its limit of {job.limit:g} s"
+            return [Ended(number, state, reason)]
+        report = Report(job.epochs, answer.metrics, answer.seconds)
+        return [Reported(number, report), Ended(number, state, extra={"simulated_end": when})]
+
+
+class Charged:
+    """A strategy whose own time passes on a simulated clock: workers that wait for it are idle.
+
+    Args:
+        strategy: what is charged.
+        clock: what its time is charged to.
+
+    Attributes:
+        seconds: real seconds spent in ``ask`` and ``tell``.
+    """
+
+    def __init__(self, strategy: Strategy, clock: SimulatedClock) -> None:
+        self.seconds = 0.0
+        self._strategy, self._clock = strategy, clock
+
+    def ask(self, count: int) -> Sequence[Candidate]:
+        """Ask, and let the time it took pass."""
+        start = time.perf_counter()
+        candidates = self._strategy.ask(count)
+        self._charge(start)
+        return candidates
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        """Tell, and let the time it took pass."""
+        start = time.perf_counter()
+        self._strategy.tell(trials)
+        self._charge(start)
+
+    def _charge(self, start: float) -> None:
+        taken = time.perf_counter() - start
+        self.seconds += taken
+        self._clock.pass_(taken)
