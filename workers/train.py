@@ -79,7 +79,8 @@ class Training:
             self._augment = Augmenter(recipe.augment, self._data.kind)
             self._criterion = Criterion(self._data, recipe)
             with seeded(self._device, seed):
-                model = build(topology, self._data.shape, self._data.outputs).to(self._device)
+                model = build(topology, self._data.shape, self._data.outputs)
+            model = model.to(self._device, memory_format=self._data.layout)  # type: ignore[call-overload]
             self._called = self._group.wrap(model, sync_norm=recipe.sync_norm)
             self.model = plain(self._called)
             self._optimiser = Optimiser(self.model, recipe)
@@ -215,7 +216,7 @@ def restore(topology: Topology, weights: bytes, data: Tensors) -> nn.Module:
     state = unpack(weights, topology)
     model = build(topology, data.shape, data.outputs)
     model.load_state_dict(state)
-    return model.to(data.device).eval()
+    return model.to(data.device, memory_format=data.layout).eval()  # type: ignore[call-overload,no-any-return]
 
 
 def evaluate(
