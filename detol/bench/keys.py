@@ -23,8 +23,9 @@ def code_of(space: SearchSpace) -> Callable[[Decisions], str] | None:
     """
     for module in list(sys.modules.values()):
         found = getattr(module, "__dict__", {}).get("code")
-        own = callable(found) and getattr(found, "__module__", "") == module.__name__
-        if own and any(value is space for value in vars(module).values()):
+        if not callable(found) or getattr(found, "__module__", "") != module.__name__:
+            continue
+        if any(value is space for value in vars(module).values()):
             return _tolerant(found, space)
     return None
 

@@ -143,7 +143,7 @@ def _figures(frame: Any, name: str, role: str, path: str | Path) -> NDArray[np.f
         raise unknown(f"{role} column of {path}", name, map(str, frame.columns))
     import pandas as pd
 
-    values = pd.to_numeric(frame[name], errors="coerce").to_numpy(np.float64)
+    values = np.asarray(pd.to_numeric(frame[name], errors="coerce"), np.float64)
     bad = ~np.isfinite(values)
     if bad.any():
         place = int(np.argmax(bad))

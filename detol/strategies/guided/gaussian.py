@@ -8,6 +8,7 @@ scale has an inverse gamma prior).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,9 +35,9 @@ class Distances:
     structural: Floats
     linear: Floats
 
-    def __getitem__(self, where: object) -> "Distances":
-        """Return a part."""
-        return Distances(self.hamming[where], self.structural[where], self.linear[where])  # type: ignore[index]
+    def __getitem__(self, where: Any) -> "Distances":
+        """Return a part, as an array does."""
+        return Distances(self.hamming[where], self.structural[where], self.linear[where])
 
 
 @dataclass(slots=True)
@@ -51,9 +52,9 @@ class _Member:
     scale: float
 
     def deviation(self) -> Floats:
-        return np.sqrt(
-            np.maximum(self.variance, 1e-6) * np.float32(self.scale) + np.float32(self.scale * self.settings.noise)
-        )
+        # What is a row's own counts: it is a row's observed score that is to improve.
+        spread = np.maximum(self.variance, 1e-6) + np.float32(self.settings.noise)
+        return np.asarray(np.sqrt(spread * np.float32(self.scale)), np.float32)
 
 
 def evidence(settings: Sequence[Settings], among: Distances, values: Doubles) -> Doubles:
@@ -119,7 +120,7 @@ class Posterior:
             pivot = max(float(member.variance[place]), 1e-6) + member.settings.noise + JITTER
             new = row / np.float32(np.sqrt(pivot))
             member.half = np.vstack([member.half, new[None]])
-            member.variance = member.variance - new * new
+            member.variance = np.asarray(member.variance - new * new, np.float32)
 
 
 def _condition(

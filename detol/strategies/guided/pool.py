@@ -139,33 +139,34 @@ class Pool:
                 total += np.where(closed, 1.0, np.abs(x - y))
             else:
                 total += x != y
-        return total / max(1, len(self._encoder.ordered))
+        return total / np.float32(max(1, len(self._encoder.ordered)))
 
     def structural(self, left: NDArray[np.intp], right: NDArray[np.intp] | slice) -> Floats:
         """Return squared distances of the patterns, 1 on average over the pool."""
         count = len(self.rows)
         a, b = self._patterns[left], self._patterns[:count][right]
         squares = self._lengths[left][:, None] + self._lengths[right][None, :] - 2 * (a @ b.T)
-        return np.maximum(squares, 0) / np.float32(self._spread)
+        return np.asarray(np.maximum(squares, 0) / np.float32(self._spread), np.float32)
 
     def linear(self, left: NDArray[np.intp], right: NDArray[np.intp] | slice) -> Floats:
         """Return inner products of the standardised figures, divided by their number."""
-        return self._linear[left] @ self._linear[right].T
+        return np.asarray(self._linear[left] @ self._linear[right].T, np.float32)
 
     def linear_lengths(self) -> Floats:
         """Return the linear kernel of each row with itself."""
-        return np.einsum("ij,ij->i", self._linear, self._linear)
+        return np.asarray(np.einsum("ij,ij->i", self._linear, self._linear), np.float32)
 
     def distances(self, left: Sequence[int]) -> tuple[Floats, Floats]:
         """Return Hamming and structural distances of some rows to all; remembered for a whole space."""
         if not self.whole:
             places = np.asarray(left, np.intp)
             return self.hamming(places, slice(None)), self.structural(places, slice(None))
-        missing = [row for row in dict.fromkeys(left) if row not in self._known]
-        if missing:
-            places = np.asarray(missing, np.intp)
-            near, like = self.hamming(places, slice(None)), self.structural(places, slice(None))
-            self._known.update({row: (near[k], like[k]) for k, row in enumerate(missing)})
+        for row in left:
+            if row not in self._known:
+                # One row at a time: the last digits of a matrix product depend on its shape, and whether a row is
+                # remembered depends on what else runs in this process.
+                place = np.asarray([row], np.intp)
+                self._known[row] = self.hamming(place, slice(None))[0], self.structural(place, slice(None))[0]
         for row in left:
             self._known.move_to_end(row)
         answer = np.stack([self._known[row][0] for row in left]), np.stack([self._known[row][1] for row in left])

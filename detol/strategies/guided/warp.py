@@ -19,9 +19,9 @@ def log_regret(scores: NDArray[np.float64], margin: float = MARGIN) -> NDArray[n
     """
     regret = scores.max() - scores
     typical = max(float(np.median(regret)), 1e-12 * max(1.0, abs(float(scores.max()))))
-    return -np.log(regret / typical + margin)
+    return np.asarray(-np.log(regret / typical + margin))
 
 
 def standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return values with mean 0 and variance 1 (all zero when they are all the same)."""
-    return (values - values.mean()) / max(float(values.std()), 1e-9)
+    return np.asarray((values - values.mean()) / max(float(values.std()), 1e-9))
