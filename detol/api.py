@@ -7,8 +7,9 @@ from typing import Any
 
 from detol import config, wire
 from detol.errors import UsageError
+from detol.result import SearchResult
 from detol.results.memory import MemoryDatabase
-from detol.run import SearchResult, Watcher, run_parts
+from detol.run import run_parts
 from detol.run import search as run_search
 from detol.search.limits import Limits
 from detol.search.protocols import SearchSpace, Stopper, Strategy
@@ -16,6 +17,7 @@ from detol.search.recipe import Recipe
 from detol.search.records import Candidate, parse_objective
 from detol.search.task import Task
 from detol.spaces import catalogue
+from detol.watch import Watcher
 
 DATA = "function"
 """What stands for the content hash where a callable takes the place of data."""

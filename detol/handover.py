@@ -11,12 +11,12 @@ from detol import wire
 from detol.config import Settings
 from detol.errors import DetolError, UsageError
 from detol.prepare import Prepared, read_data
+from detol.result import SearchResult
 from detol.results.weights import load_weights
 from detol.search.recipe import Recipe, make_recipe
 from detol.search.records import Trial, parse_objective
 
 if TYPE_CHECKING:
-    from detol.run import SearchResult
     from detol.tracking.sync import Synced
     from detol.workers.data.dataset import Dataset
 
@@ -55,7 +55,7 @@ def test_of(trial: Trial, weights: bytes, dataset: "Dataset") -> dict[str, float
 
 @contextmanager
 def exported(
-    result: "SearchResult", weights: bytes, prepared: Prepared, *, wanted: bool, say: Say
+    result: SearchResult, weights: bytes, prepared: Prepared, *, wanted: bool, say: Say
 ) -> Iterator[Path | None]:
     """Export the winner into a temporary directory while it is logged to MLflow; ``None`` when nothing is to log.
 

@@ -1,85 +1,27 @@
 """Running a search from its settings to its result: start or resume, the test of the winner, the summary."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
 
 from detol import wire
 from detol.config import Settings
 from detol.errors import UsageError
 from detol.handover import exported, test_of, weights_of
 from detol.prepare import Prepared, prepare
+from detol.result import SearchResult
+from detol.result import conclude as summed_up
 from detol.results.weights import NoWeights, WeightsFolder
 from detol.search.clock import RealClock
 from detol.search.controller import Controller
 from detol.search.history import History
 from detol.search.protocols import Executor, Keeper, SearchSpace, Stopper, Strategy, Tracker
-from detol.search.records import Objective, Trial
-from detol.search.task import Outcome, Task
+from detol.search.task import Task
+from detol.watch import Quiet, Watcher
 
 if TYPE_CHECKING:
     from detol.results.memory import MemoryStore
     from detol.results.store import SearchStore
-
-
-class Watcher(Protocol):
-    """Shows a running search to a person."""
-
-    def started(self, search: Controller, objective: Objective) -> None:
-        """Take note of the controller that is about to run (to interrupt it, say)."""
-        ...
-
-    def __call__(self, search: Controller) -> None:
-        """Look at the search; called once a turn."""
-        ...
-
-    def say(self, text: str) -> None:
-        """Show one line."""
-        ...
-
-    def close(self) -> None:
-        """Stop showing."""
-        ...
-
-
-class Quiet:
-    """A watcher that shows nothing."""
-
-    def started(self, search: Controller, objective: Objective) -> None:
-        """Do nothing."""
-
-    def __call__(self, search: Controller) -> None:
-        """Do nothing."""
-
-    def say(self, text: str) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-@dataclass(frozen=True)
-class SearchResult:
-    """What a search found.
-
-    Args:
-        name: of the search.
-        trials: all of them, in order of number.
-        best: the winner; ``None`` when no trial has a score.
-        objectives: in the order of a trial's scores.
-        ended: why it ended, one line.
-        test: metrics of the winner on the test split, which nothing else has read; empty when there is no winner.
-        summary: counts and figures, as ``detol search --json`` prints them.
-    """
-
-    name: str
-    trials: Sequence[Trial]
-    best: Trial | None
-    objectives: Sequence[Objective]
-    ended: str = ""
-    test: Mapping[str, float] = field(default_factory=dict)
-    summary: Mapping[str, Any] = field(default_factory=dict)
 
 
 def search(
@@ -231,7 +173,7 @@ def run_parts(
         if outcome.interrupted:
             raise KeyboardInterrupt
         executor.close()
-        result = conclude(_result(name, task, outcome, store.trials()))
+        result = conclude(summed_up(name, task, outcome, store.trials()))
         state = "finished"
         return result
     finally:
@@ -247,37 +189,6 @@ def _twin(store: "SearchStore", identity: str) -> History | None:
     if twin is None:
         return None
     return History(twin.name, twin.steps(), {trial.number: trial for trial in twin.trials()})
-
-
-def _result(name: str, task: Task, outcome: Outcome, trials: Sequence[Trial]) -> SearchResult:
-    best, tally, objective = outcome.tally.best, outcome.tally, task.objectives[0]
-    found, reference = _row(best, objective), _row(tally.reference, objective)
-    summary: dict[str, Any] = {
-        "name": name,
-        "trials": tally.trials,
-        "trained": tally.trained,
-        "reused": tally.reused,
-        "stopped": tally.stopped,
-        "failed": tally.failed,
-        "refused": tally.refused,
-        "epochs": tally.epochs,
-        "epochs_spared": tally.spared,
-        "epochs_reused": tally.answered,
-        "seconds": round(outcome.seconds, 3),
-        "objective": str(objective),
-        "best": found,
-        "reference": reference,
-        "gain": found["score"] - reference["score"] if found and reference else None,
-        "test": None,
-        "ended": outcome.ended,
-    }
-    return SearchResult(name, trials, best, task.objectives, outcome.ended, {}, summary)
-
-
-def _row(trial: Trial | None, objective: Objective) -> dict[str, Any] | None:
-    if trial is None or not math.isfinite(trial.score):
-        return None
-    return {"trial": trial.number, "digest": trial.digest, "score": objective.score(trial.score)}
 
 
 def _free_name(base: str, taken: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ import typer
 from detol.commands.common import Db, Header, Json, Resize, Variables, data_options, print_json
 
 if TYPE_CHECKING:
-    from detol.run import SearchResult
+    from detol.result import SearchResult
     from detol.search.controller import Controller
     from detol.search.records import Objective
 

@@ -1,0 +1,64 @@
+"""What a search found, and its figures."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from detol.search.records import Objective, Trial
+from detol.search.task import Outcome, Task
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What a search found.
+
+    Args:
+        name: of the search.
+        trials: all of them, in order of number.
+        best: the winner; ``None`` when no trial has a score.
+        objectives: in the order of a trial's scores.
+        ended: why it ended, one line.
+        test: metrics of the winner on the test split, which nothing else has read; empty when there is no winner.
+        summary: counts and figures, as ``detol search --json`` prints them.
+    """
+
+    name: str
+    trials: Sequence[Trial]
+    best: Trial | None
+    objectives: Sequence[Objective]
+    ended: str = ""
+    test: Mapping[str, float] = field(default_factory=dict)
+    summary: Mapping[str, Any] = field(default_factory=dict)
+
+
+def conclude(name: str, task: Task, outcome: Outcome, trials: Sequence[Trial]) -> SearchResult:
+    """Return the result of a search that ended, its winner not tested yet."""
+    best, tally, objective = outcome.tally.best, outcome.tally, task.objectives[0]
+    found, reference = _row(best, objective), _row(tally.reference, objective)
+    summary: dict[str, Any] = {
+        "name": name,
+        "trials": tally.trials,
+        "trained": tally.trained,
+        "reused": tally.reused,
+        "stopped": tally.stopped,
+        "failed": tally.failed,
+        "refused": tally.refused,
+        "epochs": tally.epochs,
+        "epochs_spared": tally.spared,
+        "epochs_reused": tally.answered,
+        "seconds": round(outcome.seconds, 3),
+        "objective": str(objective),
+        "best": found,
+        "reference": reference,
+        "gain": found["score"] - reference["score"] if found and reference else None,
+        "test": None,
+        "ended": outcome.ended,
+    }
+    return SearchResult(name, trials, best, task.objectives, outcome.ended, {}, summary)
+
+
+def _row(trial: Trial | None, objective: Objective) -> dict[str, Any] | None:
+    if trial is None or not math.isfinite(trial.score):
+        return None
+    return {"trial": trial.number, "digest": trial.digest, "score": objective.score(trial.score)}
