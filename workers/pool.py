@@ -329,6 +329,7 @@ class LocalRay:
 
     def __init__(self, workers: int, address: str | None, size: int) -> None:
         self._users = 0
+        self.home: Path | None = None
         self._ready, self._done = threading.Event(), threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._live, args=(workers, address, size), name="detol-ray", daemon=True)
@@ -363,11 +364,11 @@ class LocalRay:
         if ray.is_initialized():
             self._ready.set()
             return
-        home = None if address else short_directory()
+        self.home = None if address else short_directory()
         _hush()
-        with reaper(home) as watch:
+        with reaper(self.home) as watch:
             try:
-                _start_ray(workers, address, size, home)
+                _start_ray(workers, address, size, self.home)
                 watch()
             except BaseException as error:  # handed to whoever waits
                 self._error = error
