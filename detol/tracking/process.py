@@ -28,8 +28,7 @@ Inbox: TypeAlias = "queue.SimpleQueue[Message | None]"
 
 _TICK = 1.0
 
-# Set for this process alone. Tries are ours (detol.tracking.mirror); MLflow's own would block for minutes.
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
@@ -37,6 +36,7 @@ _ENVIRONMENT = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "GIT_PYTHON_REFRESH": "quiet",
 }
+"""Set for this process alone. Tries are ours (detol.tracking.mirror); MLflow's own would block for minutes."""
 
 
 def serve(pipe: BinaryIO, say: Say, alive: Callable[[], bool]) -> None:
@@ -110,7 +110,7 @@ def _read(pipe: BinaryIO, inbox: Inbox) -> None:
 
 def main(controller: int) -> None:
     """Run the process; ``controller`` is the parent's process id."""
-    os.environ.update(_ENVIRONMENT)
+    os.environ.update(ENVIRONMENT)
     # Ctrl-C is for the controller, which says when to end. Standard output is for our lines alone: MLflow prints.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")

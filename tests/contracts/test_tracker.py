@@ -10,7 +10,7 @@ import pytest
 from detol.graph.ops import op
 from detol.graph.topology import chain
 from detol.search.protocols import Tracker
-from detol.search.records import Candidate, Ended, Objective, Origin, Report, Reported, State, Trial
+from detol.search.records import Candidate, Ended, Origin, Report, Reported, State, Trial
 from detol.spaces.decisions import Decisions
 from detol.tracking.memory import MemoryTracker
 from detol.tracking.null import NullTracker
@@ -87,14 +87,3 @@ def test_the_double_remembers(tmp_path: Path) -> None:
     assert tracker.trials[0].state is State.COMPLETED
     assert [event for _, event in tracker.events] == [None, ended]
     assert tracker.finished == (trial, {"trials": 1}, None)
-
-
-def test_objectives_cross_to_the_mirror(tmp_path: Path) -> None:
-    """A tracker that is closed at once still makes its parent run."""
-    warned: list[str] = []
-    tracker = MlflowTracker(
-        f"sqlite:///{tmp_path}/mlflow.db", "contract", objectives=[Objective("val_loss", True)], warn=warned.append
-    )
-    tracker.close()
-    assert warned == []
-    assert (tmp_path / "mlflow.db").is_file()

@@ -52,6 +52,11 @@ def test_a_search_is_a_parent_with_a_child_for_each_trial(start, trial, shown) -
     assert found.children[0].data.params["recipe.optimiser"] == "sgd"
 
 
+def test_a_search_without_trials_has_its_parent(start, shown) -> None:
+    assert Driven(start).mirror.work()
+    assert shown(start.uri).parent.data.params["objectives"] == "val_accuracy"
+
+
 def test_the_parent_counts_states_and_shows_the_best(start, trial, shown) -> None:
     driven = Driven(start)
     driven.show(Seen(trial(0), 1.0), Seen(trial(5, reused="other/3"), 2.0), Seen(trial(9, State.DIVERGED, 1), 3.0))

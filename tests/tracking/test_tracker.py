@@ -1,6 +1,7 @@
 """The tracker with its mirror process: what the controller sees of it."""
 
 import os
+import pickle
 import select
 import signal
 import subprocess
@@ -12,9 +13,11 @@ import pytest
 
 from detol.errors import UsageError
 from detol.search.records import Ended, Reported, State
+from detol.tracking.mirror import Mirror
 from detol.tracking.place import writer_lock
-from detol.tracking.sync import sync
+from detol.tracking.sync import Synced, sync
 from detol.tracking.tracker import MlflowTracker
+from detol.tracking.wire import Seen
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")
 
@@ -57,10 +60,8 @@ def test_a_server_that_is_not_there_costs_one_warning_and_sync_catches_up(uri, t
     assert "\n" not in warned[0]
     assert "detol track sync first" in warned[0]
     assert tracker.behind == 3
-    first = sync(trials, uri, "first", {"space": "tiny"})
-    assert (first.added, first.complete, first.behind, first.warning) == (3, 0, 0, "")
-    second = sync(trials, uri, "first", {"space": "tiny"}, best=trials[2], summary={"trials": 3})
-    assert (second.added, second.complete, second.behind) == (0, 3, 0)
+    done = sync(trials, uri, "first", {"space": "tiny"}, best=trials[2], summary={"trials": 3})
+    assert done == Synced(added=3, complete=0, behind=0)
     found = shown(uri)
     found.same_as(trials)
     assert found.parent.data.metrics["summary.trials"] == 3
@@ -106,10 +107,6 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_after_kill_9_of_the_controller_the_mirror_writes_what_it_got_and_ends(start, trial, shown, tmp_path) -> None:
-    import pickle
-
-    from detol.tracking.wire import Seen
-
     whole, cut = trial(0), trial(1, State.RUNNING, 1)
     messages = [start, Seen(whole, 10.0), Seen(cut, 11.0)]
     (tmp_path / "messages").write_bytes(pickle.dumps(messages))
@@ -127,8 +124,11 @@ def test_after_kill_9_of_the_controller_the_mirror_writes_what_it_got_and_ends(s
     assert [run.info.status for run in shown(start.uri).children] == ["FINISHED", "KILLED"]
     # Resumed: the same trials once more, and the lost one to its end.
     trials = [whole, trial(1, attempt=2)]
-    done = sync(trials, start.uri, "first", identity="one", objectives=start.objectives, recipe=start.recipe)
-    assert (done.added, done.complete) == (0, 1)
+    resumed = Mirror(start, lambda line: pytest.fail(str(line)), lambda: 0.0)
+    for one in trials:
+        resumed.take(Seen(one, 20.0))
+    assert resumed.work()
+    assert (resumed.added, resumed.complete) == (0, 1)
     shown(start.uri).same_as(trials)
 
 
