@@ -73,8 +73,7 @@ def evidence(settings: Sequence[Settings], among: Distances, values: Doubles) ->
     solved = np.linalg.solve(factor, right)
     ones, seen = solved[..., 0], solved[..., 1]
     precision = (ones * ones).sum(1) + MEAN_PRECISION
-    rest = seen - ((ones * seen).sum(1) / precision)[:, None] * ones
-    squares = (rest * rest).sum(1) + SCALE_WEIGHT
+    squares = (seen * seen).sum(1) - (ones * seen).sum(1) ** 2 / precision + SCALE_WEIGHT
     logs = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(1)
     return np.asarray(-0.5 * (count + SCALE_WEIGHT) * np.log(squares) - logs - 0.5 * np.log(precision))
 
@@ -139,7 +138,7 @@ def _condition(
     half = solve_triangular(factor.astype(np.float32), across, lower=True, check_finite=False)
     mean = np.float32(level) + rest.astype(np.float32) @ half[:count]
     variance = 1 + np.float32(settings.linear) * own - np.einsum("ij,ij->j", half, half)
-    scale = float((rest @ rest + SCALE_WEIGHT) / (count + SCALE_WEIGHT))
+    scale = float((seen @ seen - (ones @ seen) ** 2 / precision + SCALE_WEIGHT) / (count + SCALE_WEIGHT))
     return _Member(settings, weight, half, mean.astype(np.float32), variance.astype(np.float32), scale)
 
 

@@ -36,7 +36,7 @@ _ADD = Operation("add")
 
 @lru_cache(maxsize=4096)
 def name_of(operation: Operation) -> str:
-    """Return a short label: an operation with what differs from its defaults; of a symbol its text, or name and number."""
+    """Return a short label: an operation with what is not default; of a symbol its text, or its name and number."""
     if operation.kind == "symbol":
         value = operation["value"]
         # A number says little without its name; the names of layers would keep equal layers apart.
