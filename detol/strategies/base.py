@@ -69,10 +69,10 @@ class Proposer(ABC):
         seen: identities that were proposed or told; they only ever become more.
 
     ``ask`` calls ``prepare`` once, then ``propose`` for each candidate; each accepted one is in ``pending`` and
-    ``seen`` before the next is proposed. When ``tries`` proposals in a row are known already, uniform samples are
-    tried; when ``SAMPLES`` of those are known too, a space of at most ``ENUMERABLE`` decision sequences is enumerated,
-    so that the answer is empty only when nothing new is left; a larger or endless one counts as exhausted for this
-    call.
+    ``seen`` before the next is proposed. When ``tries`` proposals in a row are known already (fewer while that goes
+    on), uniform samples are tried: ``SAMPLES`` in a large or endless space, which counts as exhausted for this call
+    when all of them are known; a tenth of that in a space of at most ``ENUMERABLE`` decision sequences, which is
+    enumerated then, so that the answer is empty only when nothing new is left.
     """
 
     tries: int = TRIES
@@ -87,6 +87,7 @@ class Proposer(ABC):
         self._remembered: dict[Decisions, Hashable] = {}  # oldest first
         self._rest: Iterator[Decisions] | None = None
         self._exhausted = False
+        self._patience = self.tries
 
     @abstractmethod
     def propose(self) -> Candidate | None:
@@ -174,17 +175,24 @@ class Proposer(ABC):
         return self.candidate(self.space.sample(self.rng), Origin.SAMPLE)
 
     def _new(self) -> Candidate | None:
-        for attempt, tries in ((self.propose, self.tries), (self.sample, SAMPLES)):
-            for _ in range(tries):
-                candidate = attempt()
-                if candidate is not None:
-                    return candidate
-        return self._enumerated()
+        for _ in range(self._patience):
+            candidate = self.propose()
+            if candidate is not None:
+                self._patience = min(self.tries, 2 * self._patience)
+                return candidate
+        # What failed just now will hardly do better for the next candidate.
+        self._patience = max(1, self._patience // 2)
+        for _ in range(SAMPLES // 10 if self._enumerable() else SAMPLES):
+            candidate = self.sample()
+            if candidate is not None:
+                return candidate
+        return self._enumerated() if self._enumerable() else None
+
+    def _enumerable(self) -> bool:
+        return self.space.size is not None and self.space.size <= ENUMERABLE
 
     def _enumerated(self) -> Candidate | None:
         # One pass serves the whole search: what it has gone over is known, and nothing known becomes new again.
-        if self.space.size is None or self.space.size > ENUMERABLE:
-            return None
         self._rest = self._rest or iter(self.space.enumerate())
         for decisions in self._rest:
             candidate = self.candidate(decisions, Origin.SAMPLE)

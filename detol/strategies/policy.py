@@ -23,6 +23,8 @@ class Policy(Proposer):
         identity: what makes two candidates the same one.
     """
 
+    tries = 20  # each repeat is a step of learning: many of them in one ask would make the policy collapse
+
     def __init__(self, space: SearchSpace, *, seed: int = 0, identity: Identity | None = None) -> None:
         super().__init__(space, seed=seed, identity=identity)
         self.ranks = Ranks()

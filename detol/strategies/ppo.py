@@ -5,6 +5,7 @@ Schulman et al. 2017 (arXiv 1707.06347). Importing this file loads torch.
 """
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -17,6 +18,10 @@ from detol.strategies.base import Identity
 from detol.strategies.options import positive, whole
 from detol.strategies.policy import Policy
 from detol.strategies.walking import draw, steps, walk
+
+State: TypeAlias = tuple[Tensor, Tensor]
+Path: TypeAlias = Sequence[tuple[Choice, int]]
+"""The choices of complete decisions, and the index of the option taken at each."""
 
 
 class Controller(nn.Module):
@@ -33,7 +38,8 @@ class Controller(nn.Module):
     def __init__(self, width: int, rng: np.random.Generator) -> None:
         super().__init__()
         self._rng, self._width = rng, width
-        self.cell = nn.LSTMCell(width, width)
+        with torch.random.fork_rng(devices=[]):  # its own initial weights would draw on torch's global state
+            self.cell = nn.LSTMCell(width, width)
         self.weights = nn.ParameterDict()
         self.numbers: dict[str, str] = {}
         with torch.no_grad():
@@ -51,22 +57,44 @@ class Controller(nn.Module):
         self.weights[f"bias{number}"] = nn.Parameter(torch.zeros(options))
         return [self.weights[f"{part}{number}"] for part in ("token", "head", "bias")]
 
-    def start(self) -> tuple[Tensor, Tensor]:
-        """Return the state before the first token: hidden and cell, both (1, width)."""
-        return torch.zeros(1, self._width), torch.zeros(1, self._width)
+    def start(self, count: int = 1) -> State:
+        """Return the state before the first token: hidden and cell, both (count, width)."""
+        return torch.zeros(count, self._width), torch.zeros(count, self._width)
 
-    def logits(self, state: tuple[Tensor, Tensor], choice: Choice) -> Tensor:
-        """Return the logits (options,) of a choice that was met."""
+    def logits(self, state: State, choice: Choice) -> Tensor:
+        """Return the logits (count, options) of a choice that was met."""
         number = self.numbers[choice.name]
-        logits: Tensor = self.weights[f"head{number}"] @ state[0][0] + self.weights[f"bias{number}"]
+        logits: Tensor = state[0] @ self.weights[f"head{number}"].T + self.weights[f"bias{number}"]
         return logits
 
-    def advance(self, state: tuple[Tensor, Tensor], choice: Choice, taken: int) -> tuple[Tensor, Tensor]:
-        """Return the state after one more token."""
-        after: tuple[Tensor, Tensor] = self.cell(
-            self.weights[f"token{self.numbers[choice.name]}"][taken : taken + 1], state
-        )
+    def advance(self, state: State, choice: Choice, taken: Tensor) -> State:
+        """Return the state after one more token; ``taken`` (count,) holds the indices of the options."""
+        after: State = self.cell(self.weights[f"token{self.numbers[choice.name]}"][taken], state)
         return after
+
+    def likelihood(self, paths: Sequence[Path]) -> tuple[Tensor, Tensor]:
+        """Return the log-probability (n,) of each path, and the sum (n,) of the entropies of its choices.
+
+        Paths through the same choices are computed together.
+        """
+        groups: dict[tuple[str, ...], list[int]] = {}
+        for place, path in enumerate(paths):
+            groups.setdefault(tuple(choice.name for choice, _ in path), []).append(place)
+        order, totals, entropies = [], [], []
+        for places in groups.values():
+            state = self.start(len(places))
+            total, entropy = torch.zeros(len(places)), torch.zeros(len(places))
+            for step, (choice, _) in enumerate(paths[places[0]]):
+                log = torch.log_softmax(self.logits(state, choice), 1)
+                taken = torch.tensor([paths[place][step][1] for place in places])
+                total = total + log.gather(1, taken[:, None])[:, 0]
+                entropy = entropy - (log.exp() * log).sum(1)
+                state = self.advance(state, choice, taken)
+            order += places
+            totals.append(total)
+            entropies.append(entropy)
+        back = torch.tensor(order).argsort()
+        return torch.cat(totals)[back], torch.cat(entropies)[back]
 
     def _normal(self, shape: tuple[int, ...], scale: float) -> Tensor:
         return torch.from_numpy(self._rng.normal(0.0, scale, shape).astype(np.float32))
@@ -114,14 +142,13 @@ class PPO(Policy):
         self._adam = torch.optim.Adam(self._controller.parameters(), lr=learning_rate)
         self._baseline = 0.5
         self._drawn: dict[Decisions, float] = {}  # log-probability when proposed, until told
-        self._waiting: list[tuple[Decisions, float, float]] = []  # decisions, score, log-probability when drawn
+        self._waiting: list[tuple[Path, float, float]] = []  # with score, and log-probability when drawn
 
     def propose(self) -> Candidate | None:
         """Return what the policy draws, remembering how probable it was."""
         made = super().propose()
         if made is not None:
-            with torch.no_grad():
-                self._drawn[made.decisions] = float(self._likelihood(made.decisions)[0])
+            self._drawn[made.decisions] = self._log_probability(self._path(made.decisions))
         return made
 
     def draw(self) -> Decisions:
@@ -133,54 +160,48 @@ class PPO(Policy):
             nonlocal state, last
             self._meet(choice)
             if last is not None:
-                state = self._controller.advance(state, *last)
-            taken = draw(torch.softmax(self._controller.logits(state, choice), 0).numpy().astype(float), self.rng)
-            last = (choice, taken)
-            return taken
+                state = self._controller.advance(state, last[0], torch.tensor([last[1]]))
+            chances = torch.softmax(self._controller.logits(state, choice)[0], 0)
+            last = (choice, draw(chances.numpy().astype(float), self.rng))
+            return last[1]
 
         with torch.no_grad():
             return walk(self.space, pick)
 
     def reinforce(self, decisions: Decisions, score: float) -> None:
         """Collect a batch, then learn from it."""
+        path = self._path(decisions)
         drawn = self._drawn.pop(decisions, None)
-        if drawn is None:
-            with torch.no_grad():
-                drawn = float(self._likelihood(decisions)[0])
-        self._waiting.append((decisions, score, drawn))
+        self._waiting.append((path, score, self._log_probability(path) if drawn is None else drawn))
         if len(self._waiting) >= self._batch:
             self._update(self._waiting)
             self._waiting = []
 
-    def _update(self, batch: Sequence[tuple[Decisions, float, float]]) -> None:
+    def _update(self, batch: Sequence[tuple[Path, float, float]]) -> None:
         rewards = torch.tensor([self.ranks.of(score) for _, score, _ in batch])
         advantages = rewards - self._baseline
         self._baseline = 0.8 * self._baseline + 0.2 * float(rewards.mean())
         before = torch.tensor([drawn for _, _, drawn in batch])
+        paths = [path for path, _, _ in batch]
         for _ in range(self._passes):
-            found = [self._likelihood(decisions) for decisions, _, _ in batch]
-            ratio = torch.exp(torch.stack([likelihood for likelihood, _ in found]) - before)
-            entropy = torch.stack([entropy for _, entropy in found]).mean()
+            now, entropy = self._controller.likelihood(paths)
+            ratio = torch.exp(now - before)
             # L = min(r A, clip(r, 1 - e, 1 + e) A) + c H  (Schulman et al. 2017, equations 7 and 9)
             clipped = ratio.clamp(1 - self._clip, 1 + self._clip)
-            gain = torch.minimum(ratio * advantages, clipped * advantages).mean() + self._entropy * entropy
+            gain = torch.minimum(ratio * advantages, clipped * advantages).mean() + self._entropy * entropy.mean()
             self._adam.zero_grad()
             (-gain).backward()  # type: ignore[no-untyped-call]
             self._adam.step()
 
-    def _likelihood(self, decisions: Decisions) -> tuple[Tensor, Tensor]:
-        # log p(decisions), and the sum of the entropies of the choices on the way
-        state = self._controller.start()
-        total, entropy = torch.zeros(()), torch.zeros(())
-        for number, (choice, _, taken) in enumerate(path := list(steps(self.space, decisions))):
+    def _log_probability(self, path: Path) -> float:
+        with torch.no_grad():
+            return float(self._controller.likelihood([path])[0])
+
+    def _path(self, decisions: Decisions) -> Path:
+        path = [(choice, taken) for choice, _, taken in steps(self.space, decisions)]
+        for choice, _ in path:
             self._meet(choice)
-            if number:
-                before, _, last = path[number - 1]
-                state = self._controller.advance(state, before, last)
-            log = torch.log_softmax(self._controller.logits(state, choice), 0)
-            total = total + log[taken]
-            entropy = entropy - (log.exp() * log).sum()
-        return total, entropy
+        return path
 
     def _meet(self, choice: Choice) -> None:
         if new := self._controller.meet(choice):

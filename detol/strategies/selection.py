@@ -52,7 +52,7 @@ def ranked_tournament(size: int) -> Selection:
     whole("tournament", size, 1)
 
     def select(members: Population, rng: np.random.Generator) -> Told:
-        first: int = min(rng.choice(len(members), size=min(size, len(members)), replace=False))
+        first = int(rng.choice(len(members), size=min(size, len(members)), replace=False).min())
         return members[first]
 
     return select

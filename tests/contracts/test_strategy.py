@@ -39,7 +39,7 @@ STRATEGIES: dict[str, Make] = {
     "evolution_crossing": partial(AgeingEvolution, population=8, tournament=4, crossover=0.5),
     "nsga2": partial(NSGA2, population=8),
     "reinforce": Reinforce,
-    "qlearning": partial(QLearning, horizon=20),
+    "qlearning": partial(QLearning, horizon=20, replay=5),
     "ppo": partial(PPO, width=8, batch=4, passes=2),
     "optuna:TPESampler": partial(OptunaSampler, sampler="TPESampler"),
     "optuna:RandomSampler": partial(OptunaSampler, sampler="RandomSampler"),
