@@ -55,6 +55,10 @@ class Decisions(Mapping[str, Option]):
             self._hash = hash(frozenset(self._items.items()))
         return self._hash
 
+    def __reduce__(self) -> tuple[type["Decisions"], tuple[dict[str, Option]]]:
+        """Pickle without the hash: hashes of strings differ from process to process."""
+        return Decisions, (self._items,)
+
     def __repr__(self) -> str:
         """Return e.g. ``Decisions(depth=2, op_1='conv')``."""
         return f"Decisions({', '.join(f'{k}={v!r}' for k, v in self._items.items())})"

@@ -186,3 +186,14 @@ def test_refusals():
     for options in ({"initial": 1}, {"local": 1.5}, {"members": 0}):
         with pytest.raises(UsageError):
             Guided(SMALL, **options)
+
+
+def test_pickled_decisions_hash_anew():
+    import pickle
+
+    from detol.spaces.decisions import Decisions
+
+    decisions = Decisions(a="x")
+    hash(decisions)
+    decisions._hash = 1  # as another process would have it
+    assert hash(pickle.loads(pickle.dumps(decisions))) == hash(Decisions(a="x"))

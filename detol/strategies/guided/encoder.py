@@ -1,7 +1,8 @@
 """What the surrogate knows of one candidate: its options as numbers, its graph's patterns, a few figures."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from detol.graph.topology import Topology
 from detol.search.protocols import SearchSpace
@@ -21,7 +22,7 @@ class Encoder:
 
     Attributes:
         columns: the place of each choice in a row of options, by name.
-        ordered: for each of these, whether its options are steps of a quantity (declared, or rising numbers).
+        ordered: for each of these, whether its options are steps of a quantity (see :func:`quantity`).
     """
 
     def __init__(self, space: SearchSpace) -> None:
@@ -64,9 +65,18 @@ class Encoder:
 
     def _learn(self, choice: Choice) -> None:
         options = choice.options
-        numbers = [o for o in options if isinstance(o, int | float) and not isinstance(o, bool)]
-        ordered = choice.ordered or (2 < len(options) == len(numbers) and numbers == sorted(numbers))
+        ordered = choice.ordered or quantity(options)
         steps = max(1, len(options) - 1)
         self.columns[choice.name] = len(self.columns)
         self.ordered.append(ordered)
         self._places.append({option: n / steps if ordered else float(n) for n, option in enumerate(options)})
+
+
+def quantity(options: Sequence[Option]) -> bool:
+    """Return whether options are steps of a quantity, though not declared so: at least three rising numbers.
+
+    Numbers without a gap (0, 1, 2) may as well be names, of the nodes of a cell say, and do not count.
+    """
+    numbers = [option for option in options if isinstance(option, int | float) and not isinstance(option, bool)]
+    steps = {after - before for before, after in pairwise(numbers)}
+    return 2 < len(options) == len(numbers) and min(steps) > 0 and steps != {1}
