@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from detol.workers.data.dataset import Dataset
 
 STRATEGIES = {
+    "guided": "detol.strategies.guided.strategy:Guided",
     "random": "detol.strategies.random_search:RandomSearch",
     "local_search": "detol.strategies.local_search:LocalSearch",
     "evolution": "detol.strategies.evolution:AgeingEvolution",
