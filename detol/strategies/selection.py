@@ -42,7 +42,7 @@ def tournament(size: int) -> Selection:
 
     def select(members: Population, rng: np.random.Generator) -> Told:
         drawn = rng.choice(len(members), size=min(size, len(members)), replace=False)
-        return max((members[index] for index in drawn), key=lambda member: member.score)
+        return max((members[int(index)] for index in drawn), key=lambda member: member.score)
 
     return select
 

@@ -53,21 +53,16 @@ def _trial(curve: list[float], epochs: int = 9) -> Trial:
 
 
 @pytest.mark.parametrize(
-    ("curve", "verdict"),
+    ("curve", "delta", "verdict"),
     [
-        ([0.1, 0.2, 0.3, 0.4], Verdict.CONTINUE),
-        ([0.4, 0.3, 0.4], Verdict.CONTINUE),  # two epochs without a rise
-        ([0.4, 0.3, 0.4, 0.39], Verdict.STOP),  # three
-        ([0.4, 0.3, 0.4, 0.41], Verdict.CONTINUE),  # a rise below delta counts nothing ...
-        ([0.4, 0.44, 0.45, 0.449], Verdict.STOP),  # ... so this is three without
-        ([float("nan")] * 3, Verdict.STOP),
+        ([0.1, 0.2, 0.3, 0.4], 0.0, Verdict.CONTINUE),
+        ([0.4, 0.3, 0.4], 0.0, Verdict.CONTINUE),  # two epochs without a rise
+        ([0.4, 0.3, 0.4, 0.39], 0.0, Verdict.STOP),  # three
+        ([0.4, 0.3, 0.4, 0.41], 0.0, Verdict.CONTINUE),
+        ([0.4, 0.3, 0.4, 0.41], 0.05, Verdict.STOP),  # a rise below delta counts nothing
+        ([0.4, 0.44, 0.48, 0.47], 0.05, Verdict.CONTINUE),  # small rises add up
+        ([float("nan")] * 3, 0.0, Verdict.STOP),
     ],
 )
-def test_plateau(curve, verdict) -> None:
-    if curve[-1] == 0.41:
-        assert Plateau(epochs=9, patience=3).judge(_trial(curve), []) is verdict
-        assert Plateau(epochs=9, patience=3, delta=0.05).judge(_trial(curve), []) is Verdict.STOP
-    else:
-        assert Plateau(epochs=9, patience=3, delta=0.05).judge(_trial(curve), []) is (
-            Verdict.CONTINUE if curve == [0.1, 0.2, 0.3, 0.4] else verdict
-        )
+def test_plateau(curve: list[float], delta: float, verdict: Verdict) -> None:
+    assert Plateau(epochs=9, patience=3, delta=delta).judge(_trial(curve), []) is verdict
