@@ -122,7 +122,7 @@ class PPO(Policy):
         self,
         space: SearchSpace,
         *,
-        learning_rate: float = 0.01,
+        learning_rate: float = 0.03,
         width: int = 32,
         batch: int = 8,
         passes: int = 4,

@@ -108,7 +108,7 @@ def test_random_search_is_uniform() -> None:
 
 
 def test_the_samples_do_not_depend_on_what_is_told() -> None:
-    """Arrival order and batch sizes leave random search as it is: 1 and 2 workers try the same (nni's and NePS' fault)."""
+    """Arrival order and batch sizes leave random search as it is: 1 and 2 workers try the same."""
     space = catalogue.load("image_cell")
     alone, together = RandomSearch(space, seed=3), RandomSearch(space, seed=3)
     one = []
