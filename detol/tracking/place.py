@@ -34,12 +34,9 @@ def open_store(start: Start) -> tuple[Any, str]:
 
         # MLflow tries a database that it cannot open again for nearly an hour; trying again is the mirror's work.
         utils.MAX_RETRY_COUNT = 1
+        _tune(start.uri)
         client = MlflowClient(tracking_uri=start.uri)
-        experiment = _experiment(client, start)
-        path = sqlite_path(start.uri)
-        if path is not None:
-            _tune(path)
-    return client, experiment
+        return client, _experiment(client, start)
 
 
 def identity_of(start: Start) -> str:
@@ -96,21 +93,32 @@ def _artifacts(start: Start) -> str | None:
     return None if path is None else (path.parent / "mlflow-artifacts").as_uri()
 
 
-def _tune(path: Path) -> None:
+_tuned: set[str] = set()
+
+
+def _tune(uri: str) -> None:
     """Let readers (the UI) and the writer work at once, and do without a sync to disk for each small transaction.
 
-    Write-ahead logging stays with the file; a power cut may cost the last transactions, which ``detol track sync``
-    writes again, and never the database.
+    For a SQLite store, from its next connection on. Write-ahead logging stays with the file; a power cut may cost the
+    last transactions, which ``detol track sync`` writes again, and never the database.
     """
     from sqlalchemy import event
     from sqlalchemy.engine import Engine
 
-    with contextlib.closing(sqlite3.connect(path)) as database:
-        database.execute("PRAGMA journal_mode=WAL")
+    path = sqlite_path(uri)
+    if path is None:
+        return
+    _tuned.add(str(path.resolve()))
+    # MLflow makes the engine itself and does not show it.
     if not event.contains(Engine, "connect", _relax):
         event.listen(Engine, "connect", _relax)
 
 
 def _relax(connection: Any, _record: object) -> None:
-    if isinstance(connection, sqlite3.Connection):
+    if not isinstance(connection, sqlite3.Connection):
+        return
+    _, _, path = connection.execute("PRAGMA database_list").fetchone()
+    if path in _tuned:
+        with contextlib.suppress(sqlite3.OperationalError):  # somebody has it open in the other mode: slower, no more
+            connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
