@@ -81,7 +81,11 @@ def prepare(settings: Settings, *, space: SearchSpace | None = None, strategy: S
         assess=assessor(dataset, settings.max_params, recipe.batch_size // settings.width, wire.worker_memory(workers)),
     )
     chosen = wire.strategy(
-        strategy or settings.strategy, searched, seed=settings.seed, options=settings.section("strategy")
+        strategy or settings.strategy,
+        searched,
+        seed=settings.seed,
+        options=settings.section("strategy"),
+        objectives=len(objectives),
     )
     identity = settings.identity(data=dataset.digest, recipe=recipe.digest, space=searched.name)
     return Prepared(settings, dataset, task, chosen, made, workers, identity)

@@ -50,8 +50,11 @@ def strategy(
     seed: int = 0,
     identity: Callable[[Candidate], Hashable] | None = None,
     options: Mapping[str, Any] | None = None,
+    objectives: int = 1,
 ) -> Strategy:
     """Return the strategy of that name over a space; an object that keeps the protocol is returned as it is.
+
+    ``objectives`` is how many scores each trial has, for strategies that have to know.
 
     Raises:
         UsageError: an unknown name or option, or a value against its rule.
@@ -63,7 +66,8 @@ def strategy(
     known = {"seed": seed, "identity": identity}
     if name.startswith("optuna:"):
         made = _class("detol.strategies.optuna_sampler:OptunaSampler")
-        return _strategy("optuna", made, options or {}, space, sampler=name.removeprefix("optuna:"), **known)
+        chosen = {"objectives": objectives, **(options or {})}
+        return _strategy("optuna", made, chosen, space, sampler=name.removeprefix("optuna:"), **known)
     if name not in STRATEGIES:
         raise unknown("strategy", name, [*STRATEGIES, "optuna:TPESampler"])
     return _strategy(name, _class(STRATEGIES[name]), options or {}, space, **known)
@@ -97,9 +101,11 @@ def _class(place: str) -> Any:
 
 def _make(name: str, made: Any, options: Mapping[str, Any], /, *args: Any, **fixed: Any) -> Any:
     """Call a constructor with options a person gave, checked by name against its signature."""
-    open_ = [key for key in inspect.signature(made).parameters if key not in fixed and key != "space"]
+    parameters = inspect.signature(made).parameters
+    open_ = [key for key in parameters if key not in fixed and key != "space"]
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     for key in options:
-        if key not in open_:
+        if key not in open_ and (not takes_any or key in fixed):
             raise unknown(f"option of {name}", key, open_)
     try:
         return made(*args, **fixed, **options)
