@@ -19,6 +19,8 @@ COMPARED = 100
 WORK = 6_400_000
 SOLVE = 1_200_000_000
 """Entries of kernels, and multiplications of solving, that a model may take: they bound the candidates."""
+SOME = 2_000
+"""Candidates at most where not all can be ranked: their distances are not remembered."""
 
 
 class Model(Protocol):
@@ -38,9 +40,10 @@ def most_members(observed: int, most: int) -> int:
     return most if observed <= 128 else min(most, 2) if observed <= 320 else 1
 
 
-def most_candidates(observed: int, members: int) -> int:
-    """Return how many candidates a Gaussian process can rank in time."""
-    return min(WORK // (observed * members), SOLVE // (observed * observed * members))
+def most_candidates(observed: int, members: int, rows: int) -> int:
+    """Return how many of so many rows a Gaussian process can rank in time: all, or ``SOME`` at most."""
+    room = min(WORK // (observed * members), SOLVE // (observed * observed * members))
+    return rows if rows <= room else min(room, SOME)
 
 
 class GaussianModel:
@@ -69,11 +72,16 @@ class GaussianModel:
         self._pool, self._candidates = pool, candidates
         known = [*seen, *pending]
         places = np.asarray(known, np.intp)
-        everywhere = self._distances(known)
-        among = Distances(everywhere.hamming[:, places], everywhere.structural[:, places], pool.linear(places, places))
+        toward = self._distances(known)
+        if len(candidates) == len(pool):  # what is known is among them
+            among = Distances(toward.hamming[:, places], toward.structural[:, places], pool.linear(places, places))
+        else:
+            among = Distances(
+                pool.hamming(places, places), pool.structural(places, places), pool.linear(places, places)
+            )
         some = _compared(values)
         chosen = best_members(settings, among[np.ix_(some, some)], values[some], most)
-        self._posterior = Posterior(chosen, among, everywhere[:, candidates], values, pool.linear_lengths()[candidates])
+        self._posterior = Posterior(chosen, among, toward, values, pool.linear_lengths()[candidates])
         self._place = {int(row): place for place, row in enumerate(candidates)}
         self._improvement: Floats | None = None
 
@@ -85,13 +93,12 @@ class GaussianModel:
 
     def believe(self, row: int) -> None:
         """Count a candidate as observed at its mean."""
-        toward = self._distances([row])[0, self._candidates]
-        self._posterior.believe(self._place[row], toward)
+        self._posterior.believe(self._place[row], self._distances([row])[0])
         self._improvement = None
 
     def _distances(self, rows: Sequence[int]) -> Distances:
-        hamming, structural = self._pool.distances(rows)
-        return Distances(hamming, structural, self._pool.linear(np.asarray(rows, np.intp), slice(None)))
+        hamming, structural = self._pool.distances(rows, self._candidates)
+        return Distances(hamming, structural, self._pool.linear(np.asarray(rows, np.intp), self._candidates))
 
 
 def _compared(values: NDArray[np.float64]) -> Rows:

@@ -89,7 +89,7 @@ class Pool:
         return row
 
     def _make_room(self, row: int) -> None:
-        tall = max(len(self._options), 2 * row if row >= len(self._options) else 0)
+        tall = len(self._options) if row < len(self._options) else max(256, 2 * row)
         self._options = _grown(self._options, tall, len(self._encoder.columns), CLOSED)
         self._patterns = _grown(self._patterns, tall, BUCKETS, 0.0)
         self._figures = _grown(self._figures, tall, len(self._names), 0.0)
@@ -156,11 +156,11 @@ class Pool:
         """Return the linear kernel of each row with itself."""
         return np.asarray(np.einsum("ij,ij->i", self._linear, self._linear), np.float32)
 
-    def distances(self, left: Sequence[int]) -> tuple[Floats, Floats]:
-        """Return Hamming and structural distances of some rows to all; remembered for a whole space."""
-        if not self.whole:
+    def distances(self, left: Sequence[int], right: NDArray[np.intp]) -> tuple[Floats, Floats]:
+        """Return Hamming and structural distances of some rows to others; to a whole space they are remembered."""
+        if not self.whole or len(right) < len(self.rows):
             places = np.asarray(left, np.intp)
-            return self.hamming(places, slice(None)), self.structural(places, slice(None))
+            return self.hamming(places, right), self.structural(places, right)
         for row in left:
             if row not in self._known:
                 # One row at a time: the last digits of a matrix product depend on its shape, and whether a row is

@@ -22,32 +22,32 @@ from detol.strategies.guided.models import (
     most_candidates,
     most_members,
 )
-from detol.strategies.guided.pool import WHOLE, pool_of
+from detol.strategies.guided.pool import pool_of
 from detol.strategies.guided.warp import log_regret, standardised
 
 SETTINGS = 48
 """Settings of the kernel that are compared."""
-ACTIVE = 512
+ACTIVE = 320
 """Observations that the Gaussian process is conditioned on at most: the best and the latest."""
 FOREST = 1_000
 """Scored observations beyond which the forest takes over."""
 REFIT = 1.05
 """The forest is fitted again when there are so many times as many observations."""
-PENDING = 256
+PENDING = 128
 """Pending points that a model knows of at most, the latest."""
-FRESH = 48
+FRESH = 32
 """New candidates of a large space at each ask."""
 ROWS = 4_096
 CANDIDATES = 1_500
 """A large space's pool is cut down to so many candidates when it grows beyond ``ROWS``."""
-APART = 16
-"""Samples of which an initial proposal is the one farthest from what is known."""
+LEADERS = 10
+"""The best told, of which candidates of a large space are mutations and crossings."""
 
 
 class Guided(Proposer):
     """Bayesian optimisation over decisions and live graphs.
 
-    First the space's references and ``initial`` samples that lie far apart. Then each proposal is the candidate of
+    First the space's references and uniform samples, ``initial`` in all. Then each proposal is the candidate of
     largest expected improvement under a Gaussian process (:mod:`detol.strategies.guided.gaussian`), or beyond
     ``FOREST`` observations under a forest; a share of the proposals is the best of the incumbent's neighbours. Trials
     that failed by their own fault count as the worst score told. The candidates are all decisions of a space of at
@@ -94,11 +94,15 @@ class Guided(Proposer):
         self._seen: list[int] = []  # rows told, in the order of ``_scores``
         self._scores: list[float] = []  # minus infinity where a trial failed by its own fault
         self._inputs: list[Floats] = []
-        self._best: Told | None = None
+        self._leaders: list[Told] = []  # the best told, best first
         self._blocked: set[int] = set()
         self._ranked: Rows = np.zeros(0, np.intp)  # rows by the last expected improvement, best first
         self._model: Model | None = None
         self._forest: tuple[Forest, int] | None = None
+
+    @property
+    def _best(self) -> Told | None:
+        return self._leaders[0] if self._leaders else None
 
     def learn(self, trials: Sequence[Trial]) -> None:
         """Keep rows and scores, and the incumbent."""
@@ -110,8 +114,8 @@ class Guided(Proposer):
             self._seen.append(row)
             self._scores.append(told.score)
             self._inputs.append(self._pool.inputs([row])[0])
-            if told.scored and (self._best is None or told.score > self._best.score):
-                self._best = told
+            if told.scored:
+                self._leaders = sorted([*self._leaders, told], key=lambda told: -told.score)[:LEADERS]
 
     def prepare(self, count: int) -> None:  # noqa: ARG002  one model serves all of them
         """Gather candidates and condition the model on what is told and pending."""
@@ -204,18 +208,18 @@ class Guided(Proposer):
 
     def _open(self, observed: int, members: int) -> Rows:
         """Return the rows to rank: all, or where that takes too long the best of the last ask and random ones."""
-        room = max(1_000, min(most_candidates(observed, members), WHOLE))
+        room = most_candidates(observed, members, len(self._pool))
         if len(self._pool) <= room:
             return np.arange(len(self._pool))
         near = np.fromiter(self._nearby(), np.intp)
         kept = np.concatenate([near, self._ranked[: room // 2]])
         more = self.rng.choice(len(self._pool), room - min(room // 2, len(kept)), replace=False)
-        return np.unique(np.concatenate([kept, more]))[:WHOLE]
+        return np.unique(np.concatenate([kept, more]))
 
     def _gather(self) -> None:
         if len(self._pool) > ROWS:
             self._cut()
-        leaders = self._leaders()
+        leaders = [told.decisions for told in self._leaders]
         found: list[Decisions] = []
         for number in range(FRESH):
             if leaders and number % 3:
@@ -231,11 +235,6 @@ class Guided(Proposer):
             if not self.known(child):
                 found.append(child)
         self._pool.add(found)
-
-    def _leaders(self) -> list[Decisions]:
-        scored = [told for told in self.told if told.scored]
-        scored.sort(key=lambda told: -told.score)
-        return [told.decisions for told in scored[:10]]
 
     def _cut(self) -> None:
         waiting = self._waiting()
