@@ -1,9 +1,12 @@
 """The guided strategy: a surrogate over what is told proposes what is likely to improve most."""
 
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from detol.errors import UsageError
 from detol.search.protocols import SearchSpace
@@ -116,6 +119,12 @@ class Guided(Proposer):
             self._inputs.append(self._pool.inputs([row])[0])
             if told.scored:
                 self._leaders = sorted([*self._leaders, told], key=lambda told: -told.score)[:LEADERS]
+
+    def ask(self, count: int) -> Sequence[Candidate]:
+        """Return at most ``count`` (>= 1) new candidates; none means that the space is exhausted."""
+        # One thread: the cores belong to the trainings, and the last digits do not depend on how many there are.
+        with _threads().limit(limits=1, user_api="blas"):
+            return super().ask(count)
 
     def prepare(self, count: int) -> None:  # noqa: ARG002  one model serves all of them
         """Gather candidates and condition the model on what is told and pending."""
@@ -244,6 +253,11 @@ class Guided(Proposer):
         self._seen = [moved.get(row, -1) for row in self._seen]
         self._blocked = {moved[row] for row in self._blocked if row in moved}
         self._ranked = np.asarray([moved[row] for row in open_], np.intp)
+
+
+@cache
+def _threads() -> Any:
+    return ThreadpoolController()
 
 
 def _active(scores: NDArray[np.float64]) -> Rows:
