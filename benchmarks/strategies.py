@@ -100,7 +100,7 @@ class _Bench:
         return self._compare(table, Protocol(seconds=SECONDS), self.entries)
 
     def parallel(self) -> dict[str, Any]:
-        """Return the utilisation of 1,000 workers: four trainings each, the strategy's real time charged."""
+        """Return the utilisation of 1,000 workers, some four trainings each, the strategy's real time charged."""
         workers, each = (100, 3) if self.seeds < 10 else (1_000, 4)
         table = self._table("cifar10_val200", [], "cifar10_train_seconds200")
         protocol = Protocol(trials=workers * each, seconds=math.inf, workers=workers, charge=True)

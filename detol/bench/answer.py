@@ -70,6 +70,7 @@ def answer(
             "seconds": finite(protocol.seconds),
             "workers": protocol.workers,
             "identity": protocol.identity,
+            "charged": protocol.charge,
         },
         "device": f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores",
         "versions": versions(),

@@ -68,7 +68,7 @@ class Run:
         rows: of the table, int64 (n,).
         ends: simulated seconds at which each ended, float64 (n,).
         duplicates: trainings of a network that equals an earlier one.
-        utilisation: share of the workers' time in which they trained, in [0, 1].
+        utilisation: share of the workers' time in use until the last training started, in [0, 1].
         ask_seconds: real seconds spent in the strategy.
         twins: rows that are the best row's network, as far as they were tried.
     """
@@ -118,12 +118,11 @@ def run(table: BenchTable, strategy: Strategy, protocol: Protocol, *, seed: int 
         keeper=log,
         clock=clock,
     ).run()
-    end = max(clock.now(), 1e-12)
     return Run(
         rows=np.asarray(log.rows, np.int64),
         ends=np.asarray(log.ends, np.float64),
         duplicates=len(log.digests) - len(set(log.digests)),
-        utilisation=executor.busy / (protocol.workers * end),
+        utilisation=executor.utilisation,
         ask_seconds=charged.seconds,
         twins=frozenset(r for r, d in zip(log.rows, log.digests, strict=True) if d == best),
     )

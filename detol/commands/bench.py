@@ -28,6 +28,9 @@ def bench(
     trials: Annotated[int | None, Option("--trials", help="Trainings of each search.")] = None,
     seconds: Annotated[float | None, Option("--seconds", help="Simulated seconds of each search.")] = None,
     workers: Annotated[int, Option("--workers", help="Simulated workers.")] = 1,
+    charge: Annotated[
+        bool, Option("--charge", help="Let the strategy's own time pass on the simulated clock (not reproducible).")
+    ] = False,
     identity: Annotated[str, Option("--identity", help="What counts as one training: row, or network.")] = "row",
     seeds: Annotated[int, Option("--seeds", help="Searches of each strategy.")] = 100,
     set_: Annotated[
@@ -55,6 +58,7 @@ def bench(
         seconds=math.inf if seconds is None else seconds,
         workers=workers,
         identity=identity,
+        charge=charge,
     )
     goal = parse_objective(objective[0])
     opened = open_table(

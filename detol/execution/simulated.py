@@ -86,6 +86,8 @@ class SimulatedExecutor:
         self._table, self._clock, self._workers = table, clock, workers
         self._running: dict[int, tuple[Job, float, Answer]] = {}
         self._used = 0
+        self._started = 0.0  # sum over running jobs of width times start
+        self._full = (0.0, 0.0)  # at the last submission: the time, and worker-seconds in use until then
         self._queue: list[tuple[float, int]] = []
         self._cancelled: dict[int, None] = {}
 
@@ -93,14 +95,25 @@ class SimulatedExecutor:
         """Return how many workers are idle."""
         return self._workers - self._used
 
+    @property
+    def utilisation(self) -> float:
+        """Share of the workers' time that was in use until the last job started, in [0, 1].
+
+        What comes after is not counted: then there is nothing left to hand out. 1 while all jobs started at time 0.
+        """
+        until, used = self._full
+        return used / (self._workers * until) if until > 0 else 1.0
+
     def submit(self, job: Job) -> None:
         """Start a job now."""
         if job.width > self.free():
             raise UsageError(f"{self.free()} workers are free, got a job of width {job.width}: wait")
         answer = self._table.answer(job.candidate)
         started = self._clock.now()
+        self._full = (started, self.busy + self._used * started - self._started)
         self._running[job.number] = (job, started, answer)
         self._used += job.width
+        self._started += job.width * started
         heapq.heappush(self._queue, (started + min(answer.seconds, job.limit), job.number))
 
     def cancel(self, number: int) -> None:
@@ -136,6 +149,7 @@ class SimulatedExecutor:
     def _end(self, number: int, when: float, state: State) -> list[Event]:
         job, started, answer = self._running.pop(number)
         self._used -= job.width
+        self._started -= job.width * started
         self.busy += job.width * (when - started)
         if state is not State.COMPLETED:
             reason = "" if state is State.STOPPED else f"longer than its limit of {job.limit:g} s"

@@ -54,6 +54,19 @@ def test_two_workers_finish_as_a_list_schedule_does():
             executor.submit(waiting.pop(0))
         ends.update(dict.fromkeys(ended(executor.poll(1.0)), clock.now()))
     assert ends == {1: 2.0, 0: 4.0, 2: 5.0, 3: 5.0}
+    assert executor.utilisation == 1.0
+
+
+def test_utilisation_counts_what_stands_idle_until_the_last_job_starts():
+    clock = SimulatedClock()
+    executor = SimulatedExecutor(Durations(), clock, workers=2)
+    executor.submit(job(0, 10.0))
+    clock.pass_(4.0)  # worker 1 waits
+    executor.submit(job(1, 1.0))
+    executor.poll(0.0)
+    clock.pass_(3.0)
+    executor.submit(job(2, 100.0))  # at 8: 8 + 1 of 16 worker-seconds were in use
+    assert executor.utilisation == pytest.approx(9 / 16)
 
 
 def test_a_cancelled_job_stops_now_and_nothing_follows():
