@@ -4,7 +4,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-NAME ?= digits-$(shell date +%Y%m%d-%H%M%S)
+ifndef NAME
+NAME := digits-$(shell date +%Y%m%d-%H%M%S)
+endif
 # One thread for each process: two torch workers with default threads on two cores are 3x slower.
 export OMP_NUM_THREADS ?= 1
 

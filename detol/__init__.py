@@ -12,9 +12,9 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from detol.api import optimize, space
+    from detol.api import optimize, resume, space
 
-__all__ = ["optimize", "search", "space"]
+__all__ = ["optimize", "resume", "search", "space"]
 
 
 def __getattr__(name: str) -> Any:
@@ -23,6 +23,6 @@ def __getattr__(name: str) -> Any:
 
     if name == "search":
         return importlib.import_module("detol.search")  # a package that can be called
-    if name in ("optimize", "space"):
+    if name in ("optimize", "resume", "space"):
         return getattr(importlib.import_module("detol.api"), name)
     raise AttributeError(f"module 'detol' has no attribute {name!r}")

@@ -1,14 +1,15 @@
 """detol in Python: for notebooks and for other people's code."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from detol import config, wire
-from detol.errors import UsageError
+from detol.errors import UsageError, unknown
 from detol.result import SearchResult
 from detol.results.memory import MemoryDatabase
+from detol.run import resume as run_resume
 from detol.run import run_parts
 from detol.run import search as run_search
 from detol.search.limits import Limits
@@ -33,22 +34,24 @@ def space(name: "str | PathLike[str] | SearchSpace") -> SearchSpace:
 
 
 def search(
-    data: "str | PathLike[str]",
-    space: "str | PathLike[str] | SearchSpace" = "auto",
-    strategy: str | Strategy = config.DEFAULT_STRATEGY,
+    data: "str | PathLike[str] | None" = None,
+    space: "str | PathLike[str] | SearchSpace | None" = None,
+    strategy: str | Strategy | None = None,
     *,
     watcher: Watcher | None = None,
-    file: Path | None = None,
+    file: "str | PathLike[str] | None" = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
     **settings: Any,
 ) -> SearchResult:
     """Search for the best topology on a data set, by real training; what the command line's ``detol search`` does.
 
     Args:
         data: a built-in name or a path.
-        space: a name, a file, an object that keeps the protocol, or ``auto``: by the data's shape.
+        space: a name, a file, an object that keeps the protocol, or ``auto`` (the default): by the data's shape.
         strategy: a name, or an object that keeps the protocol.
         watcher: shows the running search.
         file: a TOML file of settings; arguments win over it.
+        options: by section (``strategy``, ``stop``, ``recipe``, ``data``), settings of their own.
         settings: any other setting of :class:`detol.config.Settings` (trials, epochs, workers, seed, name, ...).
 
     Returns:
@@ -56,22 +59,60 @@ def search(
 
     Raises:
         UsageError: input against a rule; nothing has been written then.
+        SearchInterrupted: Ctrl-C; everything is saved, and ``detol.resume`` goes on.
     """
-    named = isinstance(space, str | PathLike)
+    searched, name = _object_or_name(space)
+    chosen = strategy if strategy is None or isinstance(strategy, str) else _kept(strategy)
+    given = {key: value for key, value in settings.items() if value is not None}
     made = config.settings(
-        file,
-        settings.pop("options", None),
-        data=str(data),
-        space=str(space) if named else catalogue.load(space).name,
-        strategy=strategy if isinstance(strategy, str) else type(strategy).__name__,
-        **_checked(settings),
+        Path(file) if file else None,
+        options,
+        data=None if data is None else str(data),
+        space=name,
+        strategy=chosen if isinstance(chosen, str) or chosen is None else type(chosen).__name__,
+        **config.typed(given),
     )
-    return run_search(
-        made,
-        watcher,
-        space=None if named else catalogue.load(space),
-        strategy=None if isinstance(strategy, str) else wire.strategy(strategy, catalogue.load("tiny")),
-    )
+    return run_search(made, watcher, space=searched, strategy=None if isinstance(chosen, str) else chosen)
+
+
+def resume(
+    name: str,
+    *,
+    db: str = "",
+    space: SearchSpace | None = None,
+    strategy: Strategy | None = None,
+    watcher: Watcher | None = None,
+    **changes: Any,
+) -> SearchResult:
+    """Go on with a search where it stands; what the command line's ``detol resume`` does.
+
+    Args:
+        name: of the search.
+        db: results database.
+        space: the object it was started with, if it was started with one.
+        strategy: likewise.
+        watcher: shows the running search.
+        changes: settings to change from now on: trials, hours, workers, tracking, ray.
+
+    Raises:
+        UsageError: no such search, one that still runs, or data that have changed since.
+    """
+    return run_resume(name, watcher, db=db, space=space, strategy=strategy, **config.typed(changes))
+
+
+def _object_or_name(space: Any) -> tuple[SearchSpace | None, str | None]:
+    """Return a space as an object, or as the name or file that stands for it, and its name."""
+    if space is None or isinstance(space, str | PathLike):
+        return None, None if space is None else str(space)
+    searched = catalogue.load(space)
+    return searched, searched.name
+
+
+def _kept(strategy: Any) -> Strategy:
+    """Return a strategy object, checked to keep the protocol."""
+    if not isinstance(strategy, Strategy):
+        raise UsageError(f"a strategy has ask and tell, got {type(strategy).__name__}")
+    return strategy
 
 
 def optimize(
@@ -117,7 +158,12 @@ def optimize(
 
     if not callable(evaluate):
         raise UsageError(f"evaluate is a callable that takes a candidate, got {type(evaluate).__name__}")
+    if epochs < 1:
+        raise UsageError(f"epochs must be >= 1, got {epochs}")
     searched, options = catalogue.load(space), options or {}
+    for section in options:
+        if section not in ("strategy", "stop"):
+            raise unknown("section of options", section, ("strategy", "stop"))
     names = (objective,) if isinstance(objective, str) else tuple(objective)
     task = Task(
         space=searched,
@@ -132,16 +178,10 @@ def optimize(
     return run_parts(
         task,
         name="optimize",
-        strategy=wire.strategy(strategy, searched, seed=seed, options=options.get("strategy")),
+        strategy=wire.strategy(strategy, searched, seed=seed, options=options.get("strategy"), objectives=len(names)),
         stopper=wire.stopper(stop, epochs=epochs, options=options.get("stop")),
         executor=FunctionExecutor(evaluate, workers=workers),
         store=MemoryDatabase().create_search("optimize", {}, {"digest": DATA}, Recipe()),
         tracker=NullTracker(),
         watcher=watcher,
     )
-
-
-def _checked(settings: dict[str, Any]) -> dict[str, Any]:
-    if isinstance(settings.get("objective"), str):
-        settings["objective"] = (settings["objective"],)
-    return settings

@@ -97,7 +97,7 @@ class Settings:
         for section in self.options:
             if section not in SECTIONS:
                 raise unknown("section of --set", section, SECTIONS)
-        if self.ranks != "auto" and (not self.ranks.isdigit() or int(self.ranks) < 1):
+        if self.ranks != "auto" and not (self.ranks.isascii() and self.ranks.isdecimal() and int(self.ranks) >= 1):
             raise UsageError(f"--ranks must be auto or a whole number >= 1, got {self.ranks!r}")
         check_name(self.name)
 
@@ -111,7 +111,7 @@ class Settings:
         return dict(self.options.get(name, {}))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold, and ``from_dict`` reads."""
+        """Return what JSON can hold, and ``from_dict`` reads; without ``db``, which may hold a password."""
         return {
             **asdict(self),
             "objective": list(self.objective),
@@ -173,23 +173,30 @@ def read_toml(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from None
     values = {name.replace("-", "_"): value for name, value in values.items()}
-    if "set" in values:
-        values["options"] = values.pop("set")
-    known = {f.name: f for f in fields(Settings)}
-    for name, value in values.items():
-        if name not in known:
-            raise unknown(f"key in {path}", name, known)
-        values[name] = _typed(f"{path}: {name}", value, known[name].default)
-    if not all(isinstance(section, dict) for section in values.get("options", {}).values()):
+    options = values.pop("set", {})
+    if not isinstance(options, dict) or not all(isinstance(section, dict) for section in options.values()):
         raise UsageError(f"{path}: [set] holds SECTION.KEY = VALUE, e.g. strategy.population = 20")
-    return values
+    return {**typed(values, f"{path}: "), **({"options": options} if options else {})}
+
+
+def typed(values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """Return settings with each value of its setting's type.
+
+    Raises:
+        UsageError: an unknown name, or a value of another type.
+    """
+    known = {f.name: f for f in fields(Settings) if f.name != "options"}
+    for name in values:
+        if name not in known:
+            raise unknown(f"setting{f' in {where[:-2]}' if where else ''}", name, known)
+    return {name: _typed(f"{where}{name}", value, known[name].default) for name, value in values.items()}
 
 
 def _typed(what: str, value: Any, default: Any) -> Any:
     """Return a TOML value as the setting's type, or refuse it."""
     if isinstance(default, tuple):
         parts = [value] if isinstance(value, str) else value
-        if isinstance(parts, list) and all(isinstance(part, str) for part in parts):
+        if isinstance(parts, list | tuple) and all(isinstance(part, str) for part in parts):
             return tuple(parts)
     elif isinstance(default, str) and isinstance(value, int) and not isinstance(value, bool):
         return str(value)

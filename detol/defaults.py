@@ -1,10 +1,10 @@
 """Defaults that depend on the data: recipe, objective, workers."""
 
-import os
 from collections.abc import Sequence
 
 from detol.search.recipe import Recipe
 from detol.search.records import Objective
+from detol.workers import devices
 
 COSTS = ("params", "multiply_adds", "activation_bytes", "depth")
 """What is known of a topology before it is trained; objectives too."""
@@ -45,6 +45,6 @@ def objectives(task: str) -> tuple[Objective, ...]:
     return (Objective(METRICS[task][0]),)
 
 
-def workers() -> int:
-    """Return one worker for each CPU core that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def workers(device: str) -> int:
+    """Return one worker for each GPU that this process may use, without one for each CPU core."""
+    return (devices.gpus() if device != "cpu" else 0) or devices.cpus()

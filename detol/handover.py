@@ -36,8 +36,10 @@ def weights_of(trial: Trial, dataset: "Dataset", recipe: Recipe, home: Path, say
     kept = load_weights(home, trial.weights)
     if kept is not None:
         return kept
+    from detol.workers.tensors import use_threads
     from detol.workers.train import Training
 
+    use_threads(1)  # as workers do: another number of threads rounds otherwise
     say(f"the weights of trial {trial.number} were not kept: training it again for {trial.epoch} epochs")
     training = Training(trial.candidate.topology, dataset, recipe, epochs=trial.epochs, seed=trial.seed)
     for report in training.reports():

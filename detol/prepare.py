@@ -1,20 +1,25 @@
 """From settings to what a search needs: read and checked before anything is written or started."""
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from detol import defaults, wire
 from detol.config import Settings
-from detol.errors import TopologyError, UsageError
+from detol.errors import TopologyError, UsageError, unknown
 from detol.graph import cost
+from detol.graph.digest import digest
 from detol.search.limits import Limits
 from detol.search.protocols import SearchSpace, Stopper, Strategy
-from detol.search.recipe import make_recipe
+from detol.search.recipe import Recipe, make_recipe
 from detol.search.records import Candidate, parse_objective
 from detol.search.scoring import check_objectives
 from detol.search.task import Assessment, Task
 from detol.spaces import catalogue
+from detol.workers import devices
 
 if TYPE_CHECKING:
     from detol.workers.data.dataset import Dataset
@@ -39,35 +44,38 @@ class Prepared:
     identity: str
 
 
-def prepare(settings: Settings, *, space: SearchSpace | None = None, strategy: Strategy | None = None) -> Prepared:
+def prepare(
+    settings: Settings,
+    *,
+    space: SearchSpace | None = None,
+    strategy: Strategy | None = None,
+    recipe: Recipe | None = None,
+) -> Prepared:
     """Read the data and check every setting.
 
     Args:
         settings: of the search.
         space: an object in place of ``settings.space``.
         strategy: an object in place of ``settings.strategy``.
+        recipe: of a search that started already; otherwise the defaults for the data, changed by the settings.
 
     Raises:
         UsageError: whatever does not fit; nothing has been written then.
     """
-    workers = settings.workers or defaults.workers()
-    if settings.width > workers:
-        raise UsageError(f"--ranks must be at most the number of workers, got {settings.width} of {workers}: --workers")
-    made = wire.stopper(settings.stop, epochs=settings.epochs, options=settings.section("stop"))
+    workers = _workers(settings)
+    wire.tracking_uri(settings.tracking, settings.db)
+    stopper = wire.stopper(settings.stop, epochs=settings.epochs, options=settings.section("stop"))
     searched = space or (catalogue.load(settings.space) if settings.space != "auto" else None)
     if searched and strategy is None:  # before the data: a typo should not cost the time to read them
         wire.strategy(settings.strategy, searched, options=settings.section("strategy"))
     given = tuple(map(parse_objective, settings.objective))
     dataset = read_data(settings)
     searched = searched or catalogue.auto(dataset.kind)
+    _check_space(searched, dataset)
     objectives = given or defaults.objectives(dataset.task)
     check_objectives(objectives, [*defaults.METRICS[dataset.task], *defaults.COSTS])
-    base = defaults.recipe(dataset.kind, dataset.shape, len(dataset.train.y))
-    recipe = make_recipe(settings.section("recipe"), base)
-    if recipe.augment and dataset.kind != "image":
-        raise UsageError(
-            f"augmentation is for images, and {dataset.name} holds {dataset.kind}: leave recipe.augment out"
-        )
+    recipe = recipe or _recipe(settings, dataset)
+    memory = devices.memory(workers, settings.device)
     task = Task(
         space=searched,
         recipe=recipe,
@@ -78,7 +86,7 @@ def prepare(settings: Settings, *, space: SearchSpace | None = None, strategy: S
         limits=limits(settings),
         width=settings.width,
         references=settings.references,
-        assess=assessor(dataset, settings.max_params, recipe.batch_size // settings.width, wire.worker_memory(workers)),
+        assess=assessor(dataset, settings.max_params, recipe.batch_size // settings.width, memory),
     )
     chosen = wire.strategy(
         strategy or settings.strategy,
@@ -87,17 +95,66 @@ def prepare(settings: Settings, *, space: SearchSpace | None = None, strategy: S
         options=settings.section("strategy"),
         objectives=len(objectives),
     )
-    identity = settings.identity(data=dataset.digest, recipe=recipe.digest, space=searched.name)
-    return Prepared(settings, dataset, task, chosen, made, workers, identity)
+    identity = settings.identity(data=dataset.digest, recipe=recipe.digest, space=_trace(searched))
+    return Prepared(settings, dataset, task, chosen, stopper, workers, identity)
+
+
+def _workers(settings: Settings) -> int:
+    """Return how many workers there will be, checked against ranks, executor and device."""
+    devices.check(settings.device)
+    workers = settings.workers or defaults.workers(settings.device)
+    if settings.width > workers:
+        raise UsageError(f"--ranks must be at most the number of workers, got {settings.width} of {workers}: --workers")
+    if settings.executor == "inline" and settings.width > 1:
+        raise UsageError(f"--executor inline trains on one rank, got --ranks {settings.width}: use --executor ray")
+    return workers
+
+
+def _recipe(settings: Settings, dataset: "Dataset") -> Recipe:
+    base = defaults.recipe(dataset.kind, dataset.shape, len(dataset.train.y))
+    recipe = make_recipe(settings.section("recipe"), base)
+    if recipe.augment and dataset.kind != "image":
+        raise UsageError(
+            f"augmentation is for images, and {dataset.name} holds {dataset.kind}: leave recipe.augment out"
+        )
+    return recipe
+
+
+def _check_space(space: SearchSpace, dataset: "Dataset") -> None:
+    """Refuse a space for another kind of data, or one whose references do not decode."""
+    kind = getattr(space, "kind", "any")
+    if kind not in ("any", dataset.kind):
+        raise UsageError(
+            f"space {space.name} is for {kind} data, and {dataset.name} holds {dataset.kind}: --space auto"
+        )
+    for decisions in space.references.values():
+        space.decode(decisions)
+
+
+def _trace(space: SearchSpace) -> str:
+    """Return what changes when a space decodes into other networks: digests of its references and some samples."""
+    rng = np.random.default_rng(0)
+    shown = [*space.references.values(), *(space.sample(rng) for _ in range(3))]
+    return ",".join([space.name, *(digest(space.decode(decisions)) for decisions in shown)])
 
 
 def read_data(settings: Settings) -> "Dataset":
-    """Return the data set of the settings."""
+    """Return the data set of the settings.
+
+    Raises:
+        UsageError: no data, an unknown option, or whatever reading refuses.
+    """
     from detol.workers.data import BUILTIN, read
 
     if not settings.data:
-        raise UsageError(f"a search needs data: --data NAME|PATH, e.g. --data digits (built in: {', '.join(BUILTIN)})")
-    return read(settings.data, target=settings.target or None, **settings.section("data"))
+        builtin = ", ".join(BUILTIN)
+        raise UsageError(f"a search needs data: --data NAME|PATH, e.g. --data digits (built in: {builtin})")
+    options = settings.section("data")
+    known = [key for key in inspect.signature(read).parameters if key not in ("source", "target")]
+    for key in options:
+        if key not in known:
+            raise unknown("option of data", key, known)
+    return read(settings.data, target=settings.target or None, **options)
 
 
 def limits(settings: Settings) -> Limits:
@@ -135,8 +192,3 @@ def assessor(dataset: "Dataset", max_params: float, batch: int, memory: float) -
         return Assessment(known)
 
     return assess
-
-
-def names(objectives: Sequence[object]) -> list[str]:
-    """Return objectives as the command line takes them."""
-    return [str(objective) for objective in objectives]

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from detol.config import Settings
 from detol.search.records import Objective, Trial
 from detol.search.task import Outcome, Task
 
@@ -21,6 +22,7 @@ class SearchResult:
         ended: why it ended, one line.
         test: metrics of the winner on the test split, which nothing else has read; empty when there is no winner.
         summary: counts and figures, as ``detol search --json`` prints them.
+        settings: of the search, where it had any.
     """
 
     name: str
@@ -30,6 +32,7 @@ class SearchResult:
     ended: str = ""
     test: Mapping[str, float] = field(default_factory=dict)
     summary: Mapping[str, Any] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
 
 
 def conclude(name: str, task: Task, outcome: Outcome, trials: Sequence[Trial]) -> SearchResult:
@@ -51,7 +54,7 @@ def conclude(name: str, task: Task, outcome: Outcome, trials: Sequence[Trial]) -
         "objective": str(objective),
         "best": found,
         "reference": reference,
-        "gain": found["score"] - reference["score"] if found and reference else None,
+        "gain": best.score - tally.reference.score if best and tally.reference else None,
         "test": None,
         "ended": outcome.ended,
     }

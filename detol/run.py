@@ -1,12 +1,13 @@
 """Running a search from its settings to its result: start or resume, the test of the winner, the summary."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from detol import wire
 from detol.config import Settings
-from detol.errors import UsageError
+from detol.errors import DetolError, UsageError
 from detol.handover import exported, test_of, weights_of
 from detol.prepare import Prepared, prepare
 from detol.result import SearchResult
@@ -16,12 +17,26 @@ from detol.search.clock import RealClock
 from detol.search.controller import Controller
 from detol.search.history import History
 from detol.search.protocols import Executor, Keeper, SearchSpace, Stopper, Strategy, Tracker
+from detol.search.recipe import make_recipe
 from detol.search.task import Task
 from detol.watch import Quiet, Watcher
 
 if TYPE_CHECKING:
     from detol.results.memory import MemoryStore
-    from detol.results.store import SearchStore
+    from detol.results.store import Database, SearchStore
+
+
+class SearchInterrupted(KeyboardInterrupt):
+    """A search was interrupted, and everything is saved.
+
+    Args:
+        name: of the search: ``resume(name)`` goes on.
+        summary: its figures so far.
+    """
+
+    def __init__(self, name: str, summary: Mapping[str, Any]) -> None:
+        super().__init__(f"interrupted: go on with: detol resume {name}")
+        self.name, self.summary = name, summary
 
 
 def search(
@@ -36,74 +51,111 @@ def search(
     Args:
         settings: of the search.
         watcher: shows it.
-        space: an object in place of the name in the settings (such a search can't be resumed from the shell).
+        space: an object in place of the name in the settings (to be resumed, it has to be given again).
         strategy: likewise.
 
     Raises:
         UsageError: input against a rule; nothing has been written then.
-        KeyboardInterrupt: it was interrupted; everything is saved.
+        SearchInterrupted: it was interrupted; everything is saved.
     """
+    settings = replace(settings, data=_absolute(settings.data), space=_absolute(settings.space))
     prepared = prepare(settings, space=space, strategy=strategy)
+    objects = [kind for kind, given in (("space", space), ("strategy", strategy)) if given is not None]
     with wire.database(settings.db) as database:
-        name = settings.name or _free_name(prepared.dataset.name, database.names())
-        settings = replace(settings, name=name)
-        store = database.create_search(
-            name,
-            {
-                **settings.as_dict(),
-                "space": prepared.task.space.name,
-                "objectives": list(map(str, prepared.task.objectives)),
-                "settings": settings.as_dict(),
-                "recipe": asdict(prepared.task.recipe),
-            },
-            prepared.dataset.describe(),
-            prepared.task.recipe,
-            config_digest=prepared.identity,
-        )
-        return _run(replace(prepared, settings=settings), store, watcher or Quiet())
+        prepared, store = _create(prepared, database, objects)
+        return _run(prepared, store, watcher or Quiet())
 
 
-def resume(name: str, watcher: Watcher | None = None, *, db: str = "", **changes: Any) -> SearchResult:
+def resume(
+    name: str,
+    watcher: Watcher | None = None,
+    *,
+    db: str = "",
+    space: SearchSpace | None = None,
+    strategy: Strategy | None = None,
+    **changes: Any,
+) -> SearchResult:
     """Go on with a search where it stands, whatever ended it.
 
     Args:
         name: of the search.
         watcher: shows it.
         db: URL or path of the results database.
-        changes: settings to change: budget, workers, addresses.
+        space: the object it was started with, if it was started with one.
+        strategy: likewise.
+        changes: settings to change from now on: budget, workers, addresses.
 
     Raises:
         UsageError: no such search, one that still runs, or data that have changed since.
+        SearchInterrupted: it was interrupted; everything is saved.
     """
     with wire.database(db, create=False) as database:
-        store = database.open_search(name, lock=False)
-        settings = Settings.from_dict({**store.settings["settings"], **changes, "db": db})
-        prepared = prepare(settings)
-        if prepared.task.data != store.data:
-            raise UsageError(
-                f"the data at {settings.data} have changed since search {name!r} started: start a new search"
-            )
-        return _run(prepared, database.open_search(name), watcher or Quiet())
+        before = database.open_search(name, lock=False)
+        for kind, given in (("space", space), ("strategy", strategy)):
+            if kind in before.settings.get("objects", ()) and given is None:
+                raise UsageError(f"search {name!r} was started with a {kind} object: give it to detol.resume in Python")
+        settings = Settings.from_dict({**before.settings["settings"], **changes, "db": db})
+        recipe = make_recipe(before.settings["recipe"])
+        prepared = prepare(settings, space=space, strategy=strategy, recipe=recipe)
+        if prepared.task.data != before.data:
+            raise UsageError(f"the data at {settings.data} have changed since {name!r} started: start a new search")
+        store = database.open_search(name)
+        store.amend(trials=settings.trials, settings=_stored(settings))
+        return _run(prepared, store, watcher or Quiet())
+
+
+def _create(prepared: Prepared, database: "Database", objects: Sequence[str]) -> "tuple[Prepared, SearchStore]":
+    """Write the search down; a name that nobody gave is the next that is free, also when others look for one too."""
+    task, given = prepared.task, prepared.settings.name
+    while True:
+        name = given or _free_name(prepared.dataset.name, database.names())
+        settings = replace(prepared.settings, name=name)
+        stored = {
+            **_stored(settings),
+            "space": task.space.name,
+            "objectives": list(map(str, task.objectives)),
+            "settings": _stored(settings),
+            "recipe": asdict(task.recipe),
+            "objects": list(objects),
+        }
+        described = prepared.dataset.describe()
+        try:
+            store = database.create_search(name, stored, described, task.recipe, config_digest=prepared.identity)
+        except UsageError:
+            if given or name not in database.names():
+                raise
+            continue
+        return replace(prepared, settings=settings), store
+
+
+def _stored(settings: Settings) -> dict[str, Any]:
+    """Return settings as the database keeps them: without passwords."""
+    from detol.tracking.uri import redact
+
+    return {**settings.as_dict(), "tracking": redact(settings.tracking)}
+
+
+def _absolute(place: str) -> str:
+    """Return a path that exists as an absolute one, so that a resume from elsewhere finds it; else what was given."""
+    path, colon, constant = place.partition(".py:")
+    if colon:
+        return f"{Path(path + '.py').resolve()}:{constant}" if Path(path + ".py").exists() else place
+    return str(Path(place).resolve()) if place and Path(place).exists() and not _is_name(place) else place
+
+
+def _is_name(place: str) -> bool:
+    from detol.spaces import catalogue
+    from detol.workers.data import BUILTIN
+
+    return place in BUILTIN or place in catalogue.names()
 
 
 def _run(prepared: Prepared, store: "SearchStore", watcher: Watcher) -> SearchResult:
     """Run a search of real training, then test its winner and mirror the end."""
     settings, task = prepared.settings, prepared.task
     home, known = wire.home(settings.db), tuple(store.trials())
+    made = "".join(character for character in store.created if character.isdigit())
     tracker = wire.tracker(settings, task, f"{settings.name}@{store.created}", watcher.say)
-
-    def conclude(result: SearchResult) -> SearchResult:
-        best = result.best
-        weights = weights_of(best, prepared.dataset, task.recipe, home) if best else b""
-        test = test_of(best, weights, prepared.dataset) if best else {}
-        result = replace(result, test=test, summary={**result.summary, "test": test or None})
-        store.amend(summary=result.summary)
-        mirrored = settings.tracking != "off"
-        with exported(result, weights, prepared, wanted=mirrored, say=watcher.say) as files:
-            tracker.finish(best, result.summary, files)
-            tracker.close()
-        return result
-
     return run_parts(
         task,
         name=settings.name,
@@ -112,11 +164,32 @@ def _run(prepared: Prepared, store: "SearchStore", watcher: Watcher) -> SearchRe
         executor=wire.executor(settings, prepared.dataset, prepared.workers),
         store=store,
         tracker=tracker,
-        keeper=WeightsFolder(home, settings.name, known=known),
+        keeper=WeightsFolder(home, f"{settings.name}-{made}", known=known),
         watcher=watcher,
         twin=None if known else _twin(store, prepared.identity),
-        conclude=conclude,
+        conclude=lambda result: _conclude(result, prepared, store, tracker, home, watcher),
     )
+
+
+def _conclude(
+    result: SearchResult, prepared: Prepared, store: "SearchStore", tracker: Tracker, home: Path, watcher: Watcher
+) -> SearchResult:
+    """Test the winner, keep the figures, and mirror both; what fails here costs a warning, not the search."""
+    best, weights = result.best, b""
+    result = replace(result, settings=prepared.settings)
+    if best:
+        try:
+            weights = weights_of(best, prepared.dataset, prepared.task.recipe, home, watcher.say)
+            test = test_of(best, weights, prepared.dataset)
+            result = replace(result, test=test, summary={**result.summary, "test": test})
+        except (DetolError, OSError, RuntimeError) as error:
+            watcher.say(f"the winner could not be tested: {error}")
+    store.amend(summary=result.summary)
+    mirrored = prepared.settings.tracking != "off" and bool(weights)
+    with exported(result, weights, prepared, wanted=mirrored, say=watcher.say) as files:
+        tracker.finish(best, result.summary, files)
+        tracker.close()
+    return result
 
 
 def run_parts(
@@ -149,10 +222,10 @@ def run_parts(
         conclude: called with the result once the executor is closed; returns it completed.
 
     Raises:
-        KeyboardInterrupt: it was interrupted; everything is saved.
+        SearchInterrupted: it was interrupted; everything is saved.
     """
     watcher = watcher or Quiet()
-    state = "interrupted"
+    state = ""
     try:
         controller = Controller(
             task,
@@ -170,16 +243,21 @@ def run_parts(
         )
         watcher.started(controller, task.objectives[0])
         outcome = controller.run()
-        if outcome.interrupted:
-            raise KeyboardInterrupt
+        state = "interrupted"  # whatever happens from here on, the record fits the log
+        watcher.close()
         executor.close()
-        result = conclude(summed_up(name, task, outcome, store.trials()))
+        result = summed_up(name, task, outcome, store.trials())
+        if outcome.interrupted:
+            raise SearchInterrupted(name, result.summary)
+        result = conclude(result)
         state = "finished"
         return result
     finally:
-        executor.close()
         watcher.close()
-        store.finish(state)
+        executor.close()
+        if state:
+            store.finish(state)
+        store.close()  # in the middle of a turn: back to the last one that was whole
         tracker.close()
 
 

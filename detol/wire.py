@@ -5,7 +5,6 @@ Each is imported when it is asked for, so that a command loads only what it uses
 
 import importlib
 import inspect
-import os
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -116,7 +115,7 @@ def _make(name: str, made: Any, options: Mapping[str, Any], /, *args: Any, **fix
 def home(db: str) -> Path:
     """Return the directory of the runs: beside a SQLite database that was named, otherwise ``runs_directory()``."""
     path = db.removeprefix("sqlite:///")
-    return Path(path).resolve().parent if db and "://" not in path else runs_directory()
+    return Path(path).expanduser().resolve().parent if db and "://" not in path else runs_directory()
 
 
 def database(db: str, *, create: bool = True) -> "Database":
@@ -165,21 +164,22 @@ def flat(settings: Settings) -> dict[str, str | int | float | bool]:
     for name, value in settings.as_dict().items():
         if name == "options":
             values.update({f"{section}.{key}": str(v) for section, pairs in value.items() for key, v in pairs.items()})
-        elif name not in ("db", "tracking"):  # they may hold a password
+        elif name != "tracking":  # it may hold a password
             values[name] = ",".join(value) if isinstance(value, list) else value
     return values
 
 
-def worker_memory(workers: int) -> float:
-    """Return bytes of memory that each of some workers has on this machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / workers
-
-
 def tracking_uri(tracking: str, db: str) -> str:
-    """Return the MLflow tracking URI; empty when tracking is off."""
+    """Return the MLflow tracking URI; empty when tracking is off.
+
+    Raises:
+        UsageError: an address that MLflow cannot use.
+    """
     if tracking == "off":
         return ""
-    return tracking or f"sqlite:///{(home(db) / 'mlflow.db').resolve()}"
+    from detol.tracking.uri import check
+
+    return check(tracking or f"sqlite:///{(home(db) / 'mlflow.db').resolve()}")
 
 
 def ui_command(tracking: str, db: str) -> str:

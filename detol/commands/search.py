@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -77,9 +78,7 @@ def search(
     options = config.parse_sets(set_ or [])
     options.setdefault("data", {}).update(data_options(header, resize, variables))
     settings = config.settings(file, options, **flags)
-    with Terminal() as terminal:
-        result = run.search(settings, terminal)
-    _conclude(result, settings.tracking, settings.db, as_json)
+    _show(lambda terminal: run.search(settings, terminal), settings.db, as_json)
 
 
 def resume(
@@ -97,9 +96,7 @@ def resume(
 
     given = {"trials": trials, "hours": hours, "workers": workers, "tracking": tracking, "ray": ray}
     changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-    with Terminal() as terminal:
-        result = run.resume(name, terminal, db=db, **changes)
-    _conclude(result, tracking or "", db, as_json)
+    _show(lambda terminal: run.resume(name, terminal, db=db, **changes), db, as_json)
 
 
 class Terminal:
@@ -146,25 +143,42 @@ class Terminal:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
-        """Take the progress away."""
+        """Take the progress away; from now on a signal ends at once."""
+        self._search = None
         if self._progress:
             self._progress.close()
 
 
-def _conclude(result: "SearchResult", tracking: str, db: str, as_json: bool) -> None:
-    """Print how a search ended: its summary, and what to do next."""
+def _show(run_search: "Callable[[Terminal], SearchResult]", db: str, as_json: bool) -> None:
+    """Run a search under a terminal, and print how it ended: its summary, and what to do next."""
+    from detol import run, wire
+    from detol.tracking.uri import redact
+
+    flag = f" --db {redact(db)}" if db else ""
+    try:
+        with Terminal() as terminal:
+            result = run_search(terminal)
+    except run.SearchInterrupted as interrupted:
+        if as_json:
+            print_json(interrupted.summary)
+        typer.echo(f"interrupted, everything is saved; go on with: detol resume {interrupted.name}{flag}", err=True)
+        raise
     if as_json:
         print_json(result.summary)
-        return
-    from rich.console import Console
+    else:
+        from rich.console import Console
 
-    from detol import wire
-    from detol.dashboards.summary import summary
+        from detol.dashboards.summary import summary
 
-    console = Console(soft_wrap=True, highlight=False)
-    summary(console, result.summary)
-    flag = f" --db {db}" if db else ""
-    console.print(f"look:    {wire.ui_command(tracking, db)}", markup=False)
-    console.print(f"ask:     detol results top --search {result.name}{flag}", markup=False)
-    console.print(f"export:  detol export {result.name} --to exports/{result.name}{flag}", markup=False)
-    sys.stdout.flush()
+        console = Console(soft_wrap=True, highlight=False)
+        summary(console, result.summary)
+        settings = result.settings
+        console.print(f"look:    {wire.ui_command(settings.tracking, settings.db)}", markup=False)
+        console.print(f"ask:     detol results top --search {result.name}{flag}", markup=False)
+        console.print(f"export:  detol export {result.name} --to exports/{result.name}{flag}", markup=False)
+        sys.stdout.flush()
+    if result.best is None:
+        typer.echo(
+            f"detol: no trial of {result.name} ended with a score: see detol status {result.name}{flag}", err=True
+        )
+        raise typer.Exit(1)

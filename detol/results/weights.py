@@ -14,7 +14,8 @@ class WeightsFolder:
 
     Args:
         home: the directory of the runs; what ``keep`` returns is relative to it.
-        search: name of the search; its weights are in ``home/weights/SEARCH``.
+        search: what tells this search from all others that share the directory, also those of other databases: its
+            name and when it was made. Its weights are in ``home/weights/SEARCH``.
         kept: how many of the best are kept, >= 1; of the others nothing is.
         known: finished trials of earlier runs of this search.
     """

@@ -13,7 +13,7 @@ from dataclasses import replace
 from detol.errors import DetolError
 from detol.graph.topology import chain
 from detol.search.answer import answer
-from detol.search.history import History, copy, replay
+from detol.search.history import TIME_UP, History, copy, replay
 from detol.search.protocols import Clock, Executor, Keeper, Stopper, Store, Strategy, Tracker
 from detol.search.records import (
     Candidate,
@@ -98,20 +98,21 @@ class Controller:
         self._mark = self._quiet_since = self._clock.now()
         self._restore()
         while not self._interrupted:
+            if self.seconds >= self.task.limits.seconds:
+                self._time_is_up()
             self._fill()
             self._watch(self)
             if self._ended and not self.running and not self._again:
                 break
             self._expect_a_worker()
-            if self.seconds >= self.task.limits.seconds:
-                self._time_is_up()
             for event in self._executor.poll(POLL_SECONDS):
                 self._handle(event)
             self._commit()
         self._log_untold()
         self._commit()
         self._watch(self)
-        return Outcome(self.tally, self.seconds, self._ended or "interrupted", self._interrupted and not self._ended)
+        over = bool(self._ended) and not self.running and not self._again
+        return Outcome(self.tally, self.seconds, self._ended if over else "interrupted", not over)
 
     # -- starting trials -------------------------------------------------------------------------------------------
 
@@ -158,13 +159,19 @@ class Controller:
 
     def _place(self, candidate: Candidate) -> None:
         """Make a trial of a candidate: refuse it, answer it, or submit it."""
+        trial = self._admit(candidate)
+        if trial:
+            self._submit(trial)
+
+    def _admit(self, candidate: Candidate) -> Trial | None:
+        """Make a trial of a candidate, and return it if it is to be trained: it was neither refused nor answered."""
         trial = self._new(candidate)
         assessment = self.task.assess(candidate)
         trial = replace(trial, extra=dict(assessment.costs))
         if assessment.refusal:
             self._refused_in_a_row += 1
             self._finish(replace(trial, state=State.REFUSED, reason=assessment.refusal), new=True)
-            return
+            return None
         self._refused_in_a_row = 0
         known = self._store.known(
             candidate.digest, self.task.recipe.digest, self.task.data, self.task.epochs, candidate.topology
@@ -172,10 +179,10 @@ class Controller:
         answered = answer(trial, known, self._stopper, self._others(trial), self.task.objectives) if known else None
         if answered:
             self._finish(answered, new=True)
-            return
+            return None
         self._store.add(trial)
         self._tracker.record(trial, None)
-        self._submit(trial)
+        return trial
 
     def _submit(self, trial: Trial) -> None:
         self.running[trial.number] = trial
@@ -194,12 +201,11 @@ class Controller:
             raise DetolError(f"{self.task.width} free workers are needed and none came up within {limit:g} s")
 
     def _time_is_up(self) -> None:
-        self._ended = f"the time is used up: {self.task.limits.seconds:g} s"
-        for trial in self._again:
-            self._finish(replace(trial, state=State.LOST, reason="the time was used up before it was tried again"))
+        """Start nothing more, and stop what runs; what waits for another attempt is left to a resume with more time."""
+        self._ended = self._ended or f"the time is used up: {self.task.limits.seconds:g} s"
         self._again.clear()
         for number in self.running:
-            self._stop(number, "the time of the search is used up")
+            self._stop(number, TIME_UP)
 
     # -- following trials ------------------------------------------------------------------------------------------
 
@@ -279,6 +285,7 @@ class Controller:
         told = replay(History("resume", self._store.steps(), trials), self._strategy, self._warn)
         for trial in trials.values():
             if trial.state.final:
+                self._tracker.record(trial, None)  # the mirror may have missed it when the controller died
                 self.tally.add(trial)
                 self._peers.append(_thin(trial))
                 if trial.number not in told:
@@ -324,11 +331,10 @@ class Controller:
             self._next += 1
             self._finish(copied, new=True)
             return True
-        trial = replace(self._new(candidate), extra=dict(self.task.assess(candidate).costs))
-        self._store.add(trial)
-        self._tracker.record(trial, None)
-        self._again.append(trial)
-        return False
+        trial = self._admit(candidate)
+        if trial:
+            self._again.append(trial)
+        return trial is None
 
     def _full(self, more: int = 1) -> bool:
         return self.tally.trials + len(self._again) + more > self.task.limits.trials

@@ -13,6 +13,9 @@ from detol.search.records import Candidate, Origin, State, Trial
 REPEATABLE = (State.COMPLETED, State.STOPPED, State.DIVERGED, State.REFUSED)
 """States that the same trial reaches again; the others may have been the machine's or the moment's fault."""
 
+TIME_UP = "the time of the search is used up"
+"""Why a trial was stopped that nobody judged: another search may have more time."""
+
 
 @dataclass(frozen=True)
 class History:
@@ -40,7 +43,7 @@ def replay(history: History, strategy: Strategy, warn: Callable[[str], None]) ->
         told.update(numbers)
         for candidate in strategy.ask(asked) if asked and same else ():
             trial = next(proposed, None)
-            if trial is None or trial.candidate.decisions != candidate.decisions:
+            if trial is None or not _same(trial, candidate):
                 warn(
                     f"{history.name}: the strategy no longer proposes what the log holds; it learns from the log alone"
                 )
@@ -51,7 +54,12 @@ def replay(history: History, strategy: Strategy, warn: Callable[[str], None]) ->
 
 def copy(trial: Trial, candidate: Candidate, name: str) -> Trial | None:
     """Return the outcome of a trial of an identical search as one of this search, ``None`` if it cannot answer."""
-    if trial.state not in REPEATABLE or trial.candidate.decisions != candidate.decisions:
+    if trial.state not in REPEATABLE or trial.reason == TIME_UP or not _same(trial, candidate):
         return None
     reused = "" if trial.state is State.REFUSED else trial.reused or f"{name}/{trial.number}"
     return replace(trial, candidate=candidate, reused=reused, seconds=0.0, attempt=1)
+
+
+def _same(trial: Trial, candidate: Candidate) -> bool:
+    # The digest too: a space may decode the same decisions into another network than it did then.
+    return trial.candidate.decisions == candidate.decisions and trial.digest == candidate.digest
