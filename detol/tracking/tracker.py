@@ -89,7 +89,16 @@ class MlflowTracker:
         self._outbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._lines: queue.SimpleQueue[Mapping[str, Any] | None] = queue.SimpleQueue()
         self._outbox.put(start)
-        self._process = _spawn(log)
+        self._log = log
+        self._begun = False
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def _begin(self) -> None:
+        """Start the mirror process with the first news: its imports would take a core from the workers' start."""
+        if self._begun:
+            return
+        self._begun = True
+        self._process = _spawn(self._log)
         if self._process is None:
             self._say("cannot be mirrored (the mirror process did not start)")
             return
@@ -100,6 +109,7 @@ class MlflowTracker:
         """Show the trial's new state; returns at once and never raises."""
         if self._closed:
             return
+        self._begin()
         if isinstance(event, Reported) and trial.number in self._seen and not trial.state.final:
             score = trial.curve[-1] if trial.curve else float("nan")
             self._outbox.put(Epoch(trial.number, event.report, score, time.time()))
@@ -116,6 +126,7 @@ class MlflowTracker:
             export: a directory that ``detol.export.export`` wrote; it must stay until ``close`` returns.
         """
         if not self._closed:
+            self._begin()
             self._outbox.put(Finish(best, dict(summary), str(export.absolute()) if export else ""))
 
     def close(self) -> None:
@@ -125,6 +136,7 @@ class MlflowTracker:
         """
         if self._closed:
             return
+        self._begin()
         self._closed = True
         if self._process is None:
             return
