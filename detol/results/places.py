@@ -14,6 +14,10 @@ _TRIAL = re.compile(r"(?P<search>[^/]+)/(?P<number>\d{1,9})")
 _DIGEST = re.compile(r"(?:[a-z]\d+:)?[0-9a-f]{4,}")
 _SHOWN = 5
 
+COMPLETED = "completed"
+COMPLETED_FIRST = sa.case((trials.c.state == COMPLETED, 0), else_=1)
+"""Order of trials in front of their scores: as :func:`detol.search.scoring.better`, a winner has trained to the end."""
+
 
 @dataclass(frozen=True)
 class Found:
@@ -39,6 +43,8 @@ def search_id(connection: sa.Connection, name: str) -> int:
 
 def find(connection: sa.Connection, ref: str, data: str | None = None) -> Found:
     """Return the trial that ``SEARCH/NUMBER`` names, or the best one of a search or a topology.
+
+    A completed trial is better than one that was stopped, whatever their scores.
 
     Args:
         connection: to the database.
@@ -85,6 +91,13 @@ def data_digest(connection: sa.Connection, data: str) -> str:
     return str(found)
 
 
+def check_space(connection: sa.Connection, space: str) -> None:
+    """Refuse a space that no search has: ``ResultsError`` with near names."""
+    names = connection.scalars(sa.select(searches.c.space).distinct()).all()
+    if space not in names:
+        raise unknown("space", space, names, ResultsError)
+
+
 def trained(connection: sa.Connection, found: Found) -> Found:
     """Return the trial that was trained: the trial itself, or the one that answered it."""
     while found.trial.reused:
@@ -108,7 +121,13 @@ def _best(connection: sa.Connection, which: "sa.ColumnElement[bool]", what: str)
         sa.select(trials.c.search, searches.c.name, trials.c.number)
         .join_from(trials, searches)
         .where(which, trials.c.state.in_(SCORED), trials.c.score.is_not(None))
-        .order_by(trials.c.score.desc(), sa.case((trials.c.reused == "", 0), else_=1), trials.c.search, trials.c.number)
+        .order_by(
+            COMPLETED_FIRST,
+            trials.c.score.desc(),
+            sa.case((trials.c.reused == "", 0), else_=1),
+            trials.c.search,
+            trials.c.number,
+        )
         .limit(1)
     )
     row = connection.execute(query).first()

@@ -80,7 +80,7 @@ class Query:
         limit: int = 10,
         metric: str | None = None,
     ) -> list[TopRow]:
-        """Return the best trials, one for each topology, recipe and data set.
+        """Return the best trials, one for each topology, recipe and data set; completed ones before stopped ones.
 
         Args:
             data: name or digest of a data set.
@@ -88,10 +88,11 @@ class Query:
             search: name of a search.
             limit: at most so many rows, >= 1.
             metric: METRIC[:min|max] to rank by: a metric of the reports (the last counts), a cost, or ``seconds``. By
-                default the primary objective of the newest search meant; trials that have no such value are left out.
+                default (or ``score``) the primary objective of the newest search meant; trials that have no such value
+                are left out.
 
         Raises:
-            UsageError: an unknown name, or a limit under 1.
+            UsageError: an unknown name, a metric that no trial meant has, or a limit under 1.
         """
         if limit < 1:
             raise UsageError(f"--limit must be at least 1, got {limit}")
@@ -107,8 +108,10 @@ class Query:
     ) -> list[FrontRow]:
         """Return the trials that none beats in all objectives at once; ``score`` stands for the primary metric.
 
+        Completed trials alone, unless none of those meant is completed.
+
         Raises:
-            UsageError: an unknown name, or no objective.
+            UsageError: an unknown name, an objective that no trial meant has, or no objective.
         """
         if not objectives:
             raise UsageError("a front needs at least one objective, e.g. score params")
@@ -123,6 +126,8 @@ class Query:
 
     def resolve(self, ref: str, data: str | None = None) -> Found:
         """Return the trial that ``SEARCH/NUMBER`` names, or the best of a search or of a topology (digest or prefix).
+
+        A completed trial is better than a stopped one.
 
         Raises:
             ResultsError: nothing of that name, nothing with a score, several topologies, or several data sets.

@@ -1,4 +1,7 @@
-"""Which trials are best: one row for each topology, recipe and data set, however often it was tried or answered."""
+"""Which trials are best: one row for each topology, recipe and data set, however often it was tried or answered.
+
+As in a search (:func:`detol.search.scoring.better`), a trial that was stopped early never stands above a completed one.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -6,13 +9,15 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from detol.results.places import data_digest, search_id
+from detol.errors import ResultsError, unknown
+from detol.results.places import COMPLETED, check_space, data_digest, search_id
 from detol.results.reader import SCORED
 from detol.results.rows import from_text
 from detol.results.schema import costs, data_sets, reports, searches, trials
 from detol.search.records import Objective, parse_objective
 
 COSTS = ("params", "multiply_adds", "activation_bytes", "depth")
+_FACTS = (*COSTS, "seconds")
 _FALLS = ("depth",)  # with what parse_objective says, all costs are minimised
 
 
@@ -27,7 +32,7 @@ class TopRow:
         space: name of the space it came from.
         metric: what ``value`` and ``mean`` are.
         value: of this trial, in the metric's natural direction and unit.
-        mean: over all trainings of it among the trials asked for.
+        mean: over all trainings of it among the trials asked for that ended in the same state.
         n: how many trainings that is; answers from the database are not counted again.
         params: parameters; ``None`` where unknown, as the other costs.
         multiply_adds: for one sample forwards.
@@ -91,6 +96,7 @@ class Which:
         if self.data is not None:
             found.append(trials.c.data == data_digest(connection, self.data))
         if self.space is not None:
+            check_space(connection, self.space)
             found.append(searches.c.space == self.space)
         if self.search is not None:
             found.append(trials.c.search == search_id(connection, self.search))
@@ -124,11 +130,15 @@ _SELECT = (
 
 @dataclass
 class _Group:
-    """What is known of one topology under one recipe on one data set."""
+    """What is known of one topology under one recipe on one data set; ``trainings``: those in the state of the best."""
 
     best: sa.RowMapping
     scores: tuple[float, ...]
     trainings: list[float]
+
+    @property
+    def completed(self) -> bool:
+        return bool(self.best["state"] == COMPLETED)
 
 
 def usual_objective(connection: sa.Connection, which: Which) -> Objective:
@@ -145,20 +155,24 @@ def objective_of(text: str) -> Objective:
 
 
 def top(connection: sa.Connection, which: Which, limit: int, metric: str | None) -> list[TopRow]:
-    """Return the best ``limit`` rows by a metric, by default the primary one of the newest search."""
-    objective = usual_objective(connection, which) if metric is None else objective_of(metric)
-    groups = sorted(_groups(connection, which, [objective]), key=lambda group: -group.scores[0])
+    """Return the best ``limit`` rows by a metric, by default the primary one of the newest search.
+
+    Completed trials first, then those that were stopped; each by value.
+    """
+    objective = _wanted(connection, which, "score" if metric is None else metric)
+    groups = sorted(_groups(connection, which, [objective]), key=lambda group: (not group.completed, -group.scores[0]))
     return [_top_row(group, objective) for group in groups[:limit]]
 
 
 def front(connection: sa.Connection, which: Which, objectives: Sequence[str]) -> list[FrontRow]:
     """Return the rows that none beats: not worse in each objective and better in one; best in the first one first.
 
-    ``score`` stands for the primary metric of the newest search.
+    ``score`` stands for the primary metric of the newest search. Stopped trials count only where none is completed.
     """
-    usual = usual_objective(connection, which)
-    wanted = [usual if text == "score" else objective_of(text) for text in objectives]
+    wanted = [_wanted(connection, which, text) for text in objectives]
     groups = sorted(_groups(connection, which, wanted), key=lambda group: group.scores, reverse=True)
+    if any(group.completed for group in groups):
+        groups = [group for group in groups if group.completed]
     kept: list[_Group] = []
     for group in groups:  # sorted by the first objective, then the next: only an earlier one can beat a later one
         if not any(_beats(other.scores, group.scores) for other in kept):
@@ -176,6 +190,26 @@ def front(connection: sa.Connection, which: Which, objectives: Sequence[str]) ->
     ]
 
 
+def _wanted(connection: sa.Connection, which: Which, text: str) -> Objective:
+    """Return the objective that a person names; ``ResultsError`` with near names when no trial meant has it."""
+    if text == "score":
+        return usual_objective(connection, which)
+    objective = objective_of(text)
+    if objective.metric in _FACTS:
+        return objective
+    query = _SELECT.with_only_columns(searches.c.objective, reports.c.metrics).where(which.condition(connection))
+    known = set(_FACTS)
+    rows = connection.execute(query).all()
+    for own, metrics in rows:
+        known |= {parse_objective(own).metric} if own else set()
+        known |= set(from_text(metrics)) if metrics else set()
+        if objective.metric in known:
+            return objective
+    if rows:
+        raise unknown("metric", objective.metric, known, ResultsError)
+    return objective  # nothing has a score yet, so nobody can tell
+
+
 def _beats(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
     return one != other and all(a >= b for a, b in zip(one, other, strict=True))
 
@@ -188,7 +222,12 @@ def _groups(connection: sa.Connection, which: Which, objectives: Sequence[Object
         if not all(map(math.isfinite, scores)):
             continue
         key = (row["digest"], row["recipe"], row["data"])
-        group = groups.setdefault(key, _Group(row, scores, []))
+        new = _Group(row, scores, [])
+        group = groups.setdefault(key, new)
+        if new.completed != group.completed:  # never a winner, nor a mean, of other fidelity
+            if group.completed:
+                continue
+            group = groups[key] = new
         # The trained trial stands for its answers, which have the same scores.
         if scores > group.scores or (scores == group.scores and group.best["reused"] and not row["reused"]):
             group.best, group.scores = row, scores
@@ -202,7 +241,7 @@ def _score(row: sa.RowMapping, objective: Objective) -> float:
     own = parse_objective(row["objective"]) if row["objective"] else Objective("score")
     if own == objective:
         return float(row["score"])
-    if objective.metric in (*COSTS, "seconds"):
+    if objective.metric in _FACTS:
         value = row[objective.metric]
     elif own.metric == objective.metric:
         value = own.score(row["score"])

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from detol.results import owner
-from detol.results.places import search_id
+from detol.results.places import COMPLETED_FIRST, search_id
 from detol.results.reader import SCORED
 from detol.results.rows import from_text
 from detol.results.schema import data_sets, reports, searches, topologies, trials
@@ -34,7 +34,7 @@ class SearchRow:
         trained: how many were trained here (not refused, not answered).
         reused: how many were answered from the database.
         epochs_trained: epochs of all trainings.
-        best: ``SEARCH/NUMBER`` of the best; empty when none has a score.
+        best: ``SEARCH/NUMBER`` of the best (a completed trial, if there is one); empty when none has a score.
         value: its value of the objective.
         seconds: consumed time of the search.
         created: UTC, ISO 8601.
@@ -95,7 +95,7 @@ def _search_row(connection: sa.Connection, row: sa.RowMapping, counts: list[sa.R
     best = connection.execute(
         sa.select(trials.c.number, trials.c.score)
         .where(trials.c.search == row["id"], trials.c.state.in_(SCORED), trials.c.score.is_not(None))
-        .order_by(trials.c.score.desc(), trials.c.number)
+        .order_by(COMPLETED_FIRST, trials.c.score.desc(), trials.c.number)
         .limit(1)
     ).first()
     objective = parse_objective(row["objective"]) if row["objective"] else None
