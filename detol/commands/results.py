@@ -1,6 +1,7 @@
 """``detol results``: questions to the results database."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -73,17 +74,37 @@ def curve(ref: Ref, db: Db = "", as_json: Json = False, as_csv: Csv = False) -> 
 
 
 @app.command("show")
-def show(ref: Ref, data: Data = None, db: Db = "", as_json: Json = False) -> None:
-    """Print everything about a trial: decisions, cost, curve, recipe, other trainings of the same topology."""
+def show(ref: Ref, data: Data = None, db: Db = "", as_json: Json = False, as_csv: Csv = False) -> None:
+    """Print everything about a trial: decisions, cost, curve, recipe, other trainings of the same topology.
+
+    As CSV: its facts in one row (for the curve see ``curve --csv``; the topology is in ``--json`` alone).
+    """
     with query(db) as asked:
         shown = asked.show(ref, data)
     if as_json:
         print_json(shown)
         return
+    if as_csv:
+        print_rows([_flat(shown)], as_json=False, as_csv=True)
+        return
     from detol.dashboards.tables import console
     from detol.dashboards.trial import show_trial
 
     show_trial(console(), shown)
+
+
+def _flat(shown: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is shown of a trial as one row: a column for each fact, nested ones as ``data_name`` ... .
+
+    The columns are the same for all trials of a database; decisions differ by space and stay JSON in their cell.
+    """
+    from detol.results.rank import COSTS
+
+    apart = ("cost", "curve", "data", "extra", "others", "recipe", "topology")
+    row = {key: value for key, value in shown.items() if key not in apart}
+    cost = shown["cost"] or dict.fromkeys(COSTS)
+    nested = (("cost", cost), ("data", shown["data"]), ("recipe", shown["recipe"]))
+    return row | {f"{part}_{key}": value for part, facts in nested for key, value in facts.items()}
 
 
 @app.command("lineage")

@@ -9,7 +9,7 @@ from detol.commands.common import Json, print_json, print_rows
 
 def spaces(
     space: Annotated[str, typer.Argument(metavar="[NAME|FILE]", help="A space, or a file that declares one.")] = "",
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the three sampled examples.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the three sampled examples.")] = 0,
     as_json: Json = False,
 ) -> None:
     """List the search spaces, or show one: its decisions, its cardinality, its references, three sampled examples."""
