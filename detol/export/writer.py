@@ -9,9 +9,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from detol.errors import UsageError, unknown
 from detol.export.destination import check_destination, whole
 from detol.graph.codec import to_json
@@ -46,8 +43,9 @@ def export(
     """Write a trained network into a new directory, whole or not at all, and return the manifest.
 
     Always written: ``topology.json``, ``topology.svg`` and the manifest ``export.json`` (digest, data, recipe, costs,
-    scores, differences, files, versions). The weights are first checked to belong to the topology and to score, and
-    the ONNX file is run with onnxruntime on up to 2048 validation samples.
+    scores, differences, files, versions). The weights are first checked to belong to the topology, and to score on the
+    whole validation split as the trial's last report says (see :mod:`detol.export.score`); the ONNX file is run with
+    onnxruntime on up to 2048 validation samples.
 
     Args:
         trial: its topology is exported, its facts go into the manifest.
@@ -60,7 +58,8 @@ def export(
 
     Raises:
         UsageError: an unknown format, missing or foreign weights, a destination that is not free.
-        ExportError: a written file that does not answer as the network does.
+        ExportError: weights that do not score as the trial did, or a written file that does not answer as the network
+            does; nothing is left then.
     """
     for name in formats:
         if name not in FORMATS:
@@ -68,14 +67,14 @@ def export(
     directory = check_destination(directory)
     if weights is None:
         raise UsageError(
-            f"the weights of trial {trial.number} ({trial.digest}) were not kept: train it again with "
-            f"`detol export ... --retrain 1`"
+            f"export needs weights, and those of trial {trial.number} ({trial.digest}) were not kept: "
+            "`detol export` trains it again"
         )
     topology = trial.candidate.topology
     from detol.export.portable import portable
 
     network = portable(topology, weights, dataset)
-    checked = _Checked(network, dataset)
+    checked = _Checked(network, dataset, trial, recipe)
     with whole(directory) as folder:
         (folder / "topology.json").write_text(to_json(topology), encoding="utf-8")
         (folder / "topology.svg").write_text(svg(topology), encoding="utf-8")
@@ -102,19 +101,26 @@ def export(
 class _Checked:
     """The outputs of the trained network on validation samples, and what was compared with them."""
 
-    def __init__(self, network: "Portable", dataset: "Dataset") -> None:
+    def __init__(self, network: "Portable", dataset: "Dataset", trial: Trial, recipe: Recipe | None) -> None:
+        from detol.export import score
         from detol.export.onnx_file import run_torch
 
+        rows, task = dataset.validation, dataset.task
+        outputs = run_torch(network, rows.x)
+        recomputed = score.score(outputs, rows.y, task)
+        precision = recipe.precision if recipe else "float32"
+        compared = score.compare(trial, recomputed, len(rows.y), spread=dataset.target_std, precision=precision)
         self._network = network
         self._dataset = dataset
-        self._samples = dataset.validation.x[:_ROWS]
-        self._target = dataset.validation.y[:_ROWS]
-        self._expected = run_torch(network, self._samples)
+        self._samples = rows.x[:_ROWS]
+        self._score = lambda found: score.score(found, rows.y[:_ROWS], task)
+        self._expected = outputs[:_ROWS]
         self.found: dict[str, Any] = {
             "split": "validation",
             "samples": len(self._samples),
             "tolerance": TOLERANCE,
             "torch": self._score(self._expected),
+            "score": compared,
         }
 
     def onnx(self, path: Path, digest: str) -> None:
@@ -126,12 +132,6 @@ class _Checked:
         found = onnx_file.run_onnx(path, self._samples)
         largest = onnx_file.difference(found, self._expected, TOLERANCE)
         self.found["onnx"] = {"max_difference": largest, **self._score(found)}
-
-    def _score(self, outputs: NDArray[Any]) -> dict[str, float]:
-        # Written out here, so that a fault in training's own metrics would show as a difference.
-        if self._dataset.task == "classification":
-            return {"accuracy": float(np.mean(outputs.argmax(axis=1) == self._target))}
-        return {"mse": float(np.mean((outputs.astype(np.float64) - self._target) ** 2))}
 
 
 def _facts(trial: Trial, dataset: "Dataset", recipe: Recipe | None) -> dict[str, Any]:

@@ -46,8 +46,9 @@ def make_dataset(kind: str, *, task: str = "classification", rows: int = 40) -> 
 
 def make_trial(topology: Topology, **changes: Any) -> Trial:
     candidate = Candidate(Decisions(depth=2), topology, Origin.MUTATE, parents=(1,))
-    report = Report(1, {"val_accuracy": 0.5, "val_loss": float("nan")})
-    return Trial(12, candidate, State.COMPLETED, 1, seed=3, reports=(report,), curve=(0.5,), scores=(0.5,), **changes)
+    report = Report(1, {"val_balanced_accuracy": 0.5, "val_loss": float("nan")})
+    given = {"reports": (report,), "curve": (0.5,), "scores": (0.5,), **changes}
+    return Trial(12, candidate, State.COMPLETED, 1, seed=3, **given)
 
 
 def make_weights(topology: Topology, dataset: Dataset) -> bytes:

@@ -101,7 +101,7 @@ def test_the_files_and_the_manifest(tmp_path: Path, dataset, trial, weights) -> 
     assert manifest["search"] == "digits-1"
     assert manifest["recipe"]["digest"] == Recipe().digest
     assert manifest["data"]["classes"] == ["ant", "bee", "cat, small"]
-    assert manifest["metrics"] == {"val_accuracy": 0.5, "val_loss": None}  # JSON has no NaN
+    assert manifest["metrics"] == {"val_balanced_accuracy": 0.5, "val_loss": None}  # JSON has no NaN
     assert manifest["files"]["weights.safetensors"] == (out / "weights.safetensors").stat().st_size
     with safetensors.safe_open(out / "weights.safetensors", "pt") as file:
         assert file.metadata()["digest"] == one.digest
@@ -137,7 +137,7 @@ def test_weights_of_another_network_are_refused(tmp_path: Path, dataset, trial, 
 
 
 def test_weights_that_were_not_kept_are_one_line_that_offers_training(tmp_path: Path, dataset, trial) -> None:
-    with pytest.raises(UsageError, match=r"weights of trial 12 .* train it again with `detol export") as error:
+    with pytest.raises(UsageError, match=r"those of trial 12 .* `detol export` trains it again$") as error:
         export(trial(MLP), dataset("features"), None, tmp_path / "out")
     assert "\n" not in str(error.value)
 
