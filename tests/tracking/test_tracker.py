@@ -70,7 +70,7 @@ def test_a_server_that_is_not_there_costs_one_warning_and_sync_catches_up(uri, t
 def test_a_mirror_that_dies_costs_one_warning(uri, trial) -> None:
     warned: list[str] = []
     tracker = MlflowTracker(uri, "first", warn=warned.append)
-    tracker.record(trial, None)
+    tracker.record(trial(0), None)
     assert tracker._process is not None
     tracker._process.kill()
     for number in range(300):  # more than the pipe holds
