@@ -1,0 +1,140 @@
+"""Signals to a running search, and the sudden death of its controller: nothing is lost, and a resume goes on.
+
+The searches run in processes of their own. The tests wait for what the database says, never for a time.
+"""
+
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from detol import cli
+
+TRIALS, EPOCHS = 4, 15
+SEARCH = ["search", "--data", "digits", "--space", "tiny", "--strategy", "random", "--stop", "none"]
+SEARCH += ["--executor", "inline", "--tracking", "off", "--trials", str(TRIALS), "--epochs", str(EPOCHS)]
+PATIENCE = 120.0
+"""Seconds after which a search that shows no progress counts as hung."""
+
+
+@pytest.fixture(autouse=True)
+def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DETOL_RUNS", raising=False)
+
+
+def ask(db: Path, query: str) -> list[tuple[object, ...]]:
+    """Return the rows of a query, none while there is no database or no table yet."""
+    if not db.exists():
+        return []
+    with closing(sqlite3.connect(f"file:{db}?mode=ro", uri=True)) as connection, suppress(sqlite3.OperationalError):
+        return connection.execute(query).fetchall()
+    return []
+
+
+def at(number: int, epoch: int) -> str:
+    """Return a query with an answer as soon as a trial has reported an epoch."""
+    return f"SELECT 1 FROM reports WHERE number = {number} AND epoch = {epoch}"
+
+
+@contextmanager
+def running(db: Path, name: str, until: str) -> "Iterator[subprocess.Popen[str]]":
+    """Start a search in a process of its own and wait until a query has an answer; at the end the process is gone."""
+    command = [sys.executable, "-m", "detol", *SEARCH, "--name", name, "--db", str(db)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        started = time.monotonic()
+        while not ask(db, until):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() - started < PATIENCE, "no progress"
+            time.sleep(0.005)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def trials(db: Path) -> list[tuple[object, ...]]:
+    return ask(db, "SELECT number, digest, seed, state, epoch, origin, score FROM trials ORDER BY number")
+
+
+def curves(db: Path) -> list[tuple[object, ...]]:
+    return ask(db, "SELECT number, epoch, metrics FROM reports ORDER BY number, epoch")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The database of the same search, run to its end at once."""
+    db = tmp_path_factory.mktemp("undisturbed") / "results.db"
+    assert cli.run([*SEARCH, "--name", "whole", "--db", str(db)]) == 0
+    return db
+
+
+@pytest.fixture
+def resumed(capsys: pytest.CaptureFixture[str]) -> Callable[[Path, str], dict[str, object]]:
+    """Resume a search to its end in this process, and return its summary."""
+
+    def resume(db: Path, name: str) -> dict[str, object]:
+        capsys.readouterr()
+        assert cli.run(["resume", name, "--db", str(db), "--json"]) == 0
+        summary: dict[str, object] = json.loads(capsys.readouterr().out)
+        return summary
+
+    return resume
+
+
+def status(db: Path, name: str, capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    assert cli.run(["status", name, "--db", str(db), "--json"]) == 0
+    found: dict[str, object] = json.loads(capsys.readouterr().out)
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_signal_ends_a_search_with_everything_saved(
+    tmp_path: Path, undisturbed: Path, resumed, capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    db = tmp_path / "results.db"
+    with running(db, "mine", at(1, 2)) as process:
+        process.send_signal(number)
+        _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert "detol resume mine" in err
+    assert "Traceback" not in err
+    found = status(db, "mine", capsys)
+    assert found["state"] == "interrupted"
+    assert found["states"]["completed"] >= 1
+    assert found["trials"] < TRIALS
+    summary = resumed(db, "mine")
+    assert (summary["trials"], summary["trained"]) == (TRIALS, TRIALS)
+    assert status(db, "mine", capsys)["state"] == "finished"
+    assert trials(db) == trials(undisturbed)
+    assert curves(db) == curves(undisturbed)
+
+
+@pytest.mark.parametrize("moment", [(0, 3), (2, 1)], ids=["in the first trial", "in a later trial"])
+def test_a_killed_controller_loses_nothing(
+    tmp_path: Path, undisturbed: Path, resumed, capsys: pytest.CaptureFixture[str], moment: tuple[int, int]
+) -> None:
+    db = tmp_path / "results.db"
+    with running(db, "mine", at(*moment)) as process:
+        process.kill()
+        process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert status(db, "mine", capsys)["state"] == "interrupted"
+    ended = ask(db, "SELECT number, ended, weights FROM trials WHERE state = 'completed' ORDER BY number")
+    assert len(ended) >= moment[0]
+    summary = resumed(db, "mine")
+    assert (summary["trials"], summary["failed"]) == (TRIALS, 0)
+    assert [row[0] for row in trials(db)] == list(range(TRIALS))  # no number lost, none given again
+    assert {row[3] for row in trials(db)} == {"completed"}
+    kept = ask(db, "SELECT number, ended, weights FROM trials ORDER BY number")
+    assert kept[: len(ended)] == ended  # what had ended was not trained again
+    assert trials(db) == trials(undisturbed)
+    assert curves(db) == curves(undisturbed)
