@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -51,7 +52,7 @@ class SearchProgress:
         if self._live:
             self._live.update(self._picture(search), refresh=True)
         else:
-            self._console.print(self._line(search), highlight=False, soft_wrap=True)
+            self._console.print(self._line(search), highlight=False, markup=False, soft_wrap=True)
 
     def close(self) -> None:
         """Take the picture away."""
@@ -95,7 +96,7 @@ class SearchProgress:
     def _picture(self, search: Controller) -> RenderableType:
         limit = search.task.limits.trials
         total = limit if math.isfinite(limit) else None
-        bar = ProgressBar(total=total, completed=search.tally.trials, width=50)
+        bar = Padding(ProgressBar(total=total, completed=search.tally.trials, width=50))  # alone it ends no line
         table = Table(box=None, pad_edge=False, header_style="dim")
         for column in ("trial", "epoch", "score", "origin", "topology"):
             table.add_column(column, justify="right" if column in ("trial", "epoch", "score") else "left")
