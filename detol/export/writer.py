@@ -113,25 +113,25 @@ class _Checked:
         self._network = network
         self._dataset = dataset
         self._samples = rows.x[:_ROWS]
-        self._score = lambda found: score.score(found, rows.y[:_ROWS], task)
         self._expected = outputs[:_ROWS]
         self.found: dict[str, Any] = {
             "split": "validation",
             "samples": len(self._samples),
             "tolerance": TOLERANCE,
-            "torch": self._score(self._expected),
+            "torch": score.score(self._expected, rows.y[:_ROWS], task),
             "score": compared,
         }
 
     def onnx(self, path: Path, digest: str) -> None:
         """Write the ONNX file, run it, compare."""
-        from detol.export import onnx_file
+        from detol.export import onnx_file, score
 
+        rows, task = self._dataset.validation, self._dataset.task
         metadata = {"digest": digest, "data": self._dataset.digest, **onnx_file.labels(self._dataset.classes)}
         onnx_file.write_onnx(self._network, self._samples, path, metadata)
         found = onnx_file.run_onnx(path, self._samples)
         largest = onnx_file.difference(found, self._expected, TOLERANCE)
-        self.found["onnx"] = {"max_difference": largest, **self._score(found)}
+        self.found["onnx"] = {"max_difference": largest, **score.score(found, rows.y[:_ROWS], task)}
 
 
 def _facts(trial: Trial, dataset: "Dataset", recipe: Recipe | None) -> dict[str, Any]:
