@@ -76,7 +76,7 @@ class Guided(Proposer):
         self,
         space: SearchSpace,
         *,
-        initial: int = 8,
+        initial: int = 4,
         prior: bool = True,
         paths: bool = True,
         warp: bool = True,

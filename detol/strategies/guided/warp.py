@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-MARGIN = 0.1
+MARGIN = 0.2
 """Regret, in units of the typical one, below which differences shrink no further."""
 
 
