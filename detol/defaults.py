@@ -37,7 +37,8 @@ def recipe(kind: str, shape: Sequence[int], samples: int) -> Recipe:
     # Shifts need room (they cost accuracy at 8x8), and a mirrored digit is no digit: flips for colour images alone.
     crop = min(shape[1:]) >= SMALLEST_CROPPED
     augment = ("flip,crop" if shape[0] == 3 else "crop") if crop else ""
-    return Recipe(learning_rate=0.1, schedule="one_cycle", batch_size=batch, augment=augment)
+    decay = 5e-3 if samples < 3_000 else 5e-4
+    return Recipe(learning_rate=0.1, weight_decay=decay, schedule="one_cycle", batch_size=batch, augment=augment)
 
 
 def objectives(task: str) -> tuple[Objective, ...]:

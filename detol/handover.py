@@ -107,7 +107,7 @@ def export_trial(
         query = Query(database)
         found = query.resolve(ref)
         first = query.trained(found)
-        stored = query.settings(first.search)
+        stored = query.settings(first.search)["settings"]
         shown = query.show(found.ref)
     if found.trial.scores is None:
         raise UsageError(

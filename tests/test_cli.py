@@ -165,6 +165,8 @@ def test_export_writes_a_checked_network(call, searched, tmp_path):
     code, out, _ = call("export", "first", "--to", tmp_path / "out", "--db", searched)
     assert code == 0
     assert "largest difference" in out
+    manifest = json.loads((tmp_path / "out" / "export.json").read_text())
+    assert 0 < manifest["test"]["test_accuracy"] <= 1
     assert {"model.onnx", "weights.safetensors", "topology.json", "topology.svg", "export.json"} <= {
         path.name for path in (tmp_path / "out").iterdir()
     }
