@@ -5,7 +5,7 @@
     import detol
 
     space = detol.space("nasbench201")
-    best = detol.optimize(space, evaluate=lambda candidate: 91.2, strategy="evolution", trials=50).best   # any callable
+    best = detol.optimize(space, evaluate=lambda candidate: 91.2, strategy="guided", trials=50).best   # any callable
     best = detol.search(data="digits", space="image_cell", trials=50).best                          # real training
 """
 

@@ -14,7 +14,7 @@ from detol.errors import UsageError, unknown
 SECTIONS = ("strategy", "stop", "recipe", "data")
 """What ``--set SECTION.KEY=VALUE`` (and ``[set]`` in a TOML file) may change."""
 
-DEFAULT_STRATEGY = "evolution"
+DEFAULT_STRATEGY = "guided"
 
 
 def runs_directory() -> Path:

@@ -34,6 +34,7 @@ LEVELS = {
     "results": RECORDS,
     "tracking": RECORDS,
     "export": RECORDS | {"workers"},
+    "bench": RECORDS | {"execution", "tracking"},
     "dashboards": RECORDS | {"results"},
 }
 HOMES = {

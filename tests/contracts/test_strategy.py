@@ -21,6 +21,7 @@ from detol.spaces.decisions import Choice, Decisions
 from detol.spaces.space import DecisionSpace
 from detol.strategies.base import complete
 from detol.strategies.evolution import AgeingEvolution
+from detol.strategies.guided import Guided
 from detol.strategies.local_search import LocalSearch
 from detol.strategies.nsga2 import NSGA2
 from detol.strategies.optuna_sampler import OptunaSampler
@@ -32,6 +33,7 @@ from detol.strategies.reinforce import Reinforce
 Make = Callable[..., Strategy]
 
 STRATEGIES: dict[str, Make] = {
+    "guided": Guided,
     "random": RandomSearch,
     "local_search": LocalSearch,
     "local_search_best": partial(LocalSearch, improvement="best", start=4),
