@@ -75,12 +75,14 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     everything = ["digits", "fashion_mnist_12k", "electric_devices", "LetterRecognition", "adult", "cifar10"]
     parser.add_argument("--set", action="append", choices=everything, help="only these sets; repeat")
+    parser.add_argument("--epochs", type=int, default=20, help="of a training to the end (default: 20)")
     parser.add_argument("--again", action="store_true", help="run each search a second time")
     parser.add_argument("--retrain", action="store_true", help="train all winners again, not that of digits alone")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="detol-"))
     figures: dict[str, Any] = {"benchmark": "search_data", "quick": options.quick, "retrainings": len(SEEDS)}
     for name, flags in sets(folder, options.set or everything).items():
+        flags = [*flags, "--epochs", str(options.epochs)]
         if options.quick:
             flags = [*flags, "--trials", "4", "--epochs", "2", "--set", "data.limit=1000"]
         summary = search(name, flags, folder)
