@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -201,11 +202,8 @@ def _typed(what: str, value: Any, default: Any) -> Any:
     elif isinstance(default, str) and isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     elif isinstance(default, float | int) and not isinstance(default, bool):
-        if (
-            isinstance(value, float | int)
-            and not isinstance(value, bool)
-            and (isinstance(default, float) or value == int(value))
-        ):
+        number = isinstance(value, float | int) and not isinstance(value, bool) and math.isfinite(value)
+        if number and (isinstance(default, float) or value == int(value)):
             return type(default)(value)
     elif not isinstance(default, bool | str) or type(value) is type(default):
         return value

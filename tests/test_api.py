@@ -133,3 +133,53 @@ def test_search_an_array_of_ones_own_by_a_space_of_ones_own(tmp_path, monkeypatc
         epochs=8,
     )
     assert found.best.score > 0.8
+
+
+def test_a_file_of_settings_holds_where_no_argument_is_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.toml").write_text(
+        'data = "digits"\nspace = "tiny"\nstrategy = "random"\ntrials = 2\nepochs = 1\n'
+        'executor = "inline"\ntracking = "off"\n'
+    )
+    found = detol.search(file="run.toml")
+    assert (found.settings.space, found.settings.strategy, len(found.trials)) == ("tiny", "random", 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [({"tirals": 3}, "did you mean trials"), ({"trials": "5"}, "wrong type"), ({"objective": 3}, "wrong type")],
+)
+def test_wrong_settings_are_usage_errors(arguments, message):
+    with pytest.raises(UsageError, match=message):
+        detol.search(data="digits", **arguments)
+
+
+def test_optimize_refuses_what_cannot_be():
+    with pytest.raises(UsageError, match="epochs must be >= 1"):
+        detol.optimize(SPACE, hill, epochs=0)
+    with pytest.raises(UsageError, match="section of options"):
+        detol.optimize(SPACE, hill, options={"recipe": {}})
+
+
+def test_a_search_of_objects_is_resumed_with_them(tmp_path, monkeypatch):
+    from detol.graph.ops import op
+    from detol.graph.topology import chain
+
+    monkeypatch.chdir(tmp_path)
+    space = DecisionSpace(
+        "mine", [Choice("width", (4, 8, 16, 32))], lambda d: chain(op("flatten"), op("linear", features=d["width"]))
+    )
+    options = {"strategy": "random", "executor": "inline", "tracking": "off", "epochs": 1, "name": "mine"}
+    detol.search(data="digits", space=space, trials=2, **options)
+    with pytest.raises(UsageError, match="started with a space object"):
+        detol.resume("mine", trials=3)
+    assert len(detol.resume("mine", trials=3, space=space).trials) == 3
+
+
+def test_gain_is_positive_when_the_objective_falls():
+    def cost(candidate):
+        return {"cost": float(sum(candidate.decisions.values()))}
+
+    space = DecisionSpace("grid", SPACE.choices, references={"dear": {"a": 3, "b": 3, "c": 3}})
+    found = detol.optimize(space, cost, objective="cost:min", trials=64, references=True, strategy="random")
+    assert found.summary["gain"] == 9.0

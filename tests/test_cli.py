@@ -220,6 +220,14 @@ BAD = [
     (["--target", "class", "--data", "table.csv"], "class"),
     (["--space", "raises.py"], "raises.py"),
     (["--trials", "many"], "--trials"),
+    (["--executor", "inline", "--ranks", "2", "--workers", "2"], "one rank"),
+    (["--device", "cuda"], "needs an NVIDIA GPU"),
+    (["--space", "image_cell", "--data", "table.csv"], "is for image data"),
+    (["--set", "data.limt=10"], "did you mean limit"),
+    (["--set", "data.target=x"], "unknown option of data"),
+    (["--ranks", "\u00b2"], "--ranks must be"),
+    (["--tracking", "foo://bar"], "scheme"),
+    (["--variables", "images"], "ROLE=NAME"),
     (["--tirals", "3"], "--tirals"),
     (["--set", "recipe.augment=flip", "--data", "table.csv"], "images"),
 ]
@@ -282,6 +290,48 @@ def test_a_database_that_does_not_exist_is_not_made_by_a_question(call, tmp_path
     assert code == 2
     assert "no.db" in err
     assert not (tmp_path / "no.db").exists()
+
+
+def test_a_larger_budget_stays_when_a_search_is_resumed(call):
+    call(*SEARCH, "--name", "mine")
+    call("resume", "mine", "--trials", "5")
+    assert json.loads(call("status", "mine", "--json")[1])["budget"] == 5
+    assert json.loads(call("resume", "mine", "--json")[1])["trials"] == 5
+
+
+def test_a_search_can_be_resumed_from_elsewhere(call, tmp_path, monkeypatch):
+    (tmp_path / "table.csv").write_text("a,b,kind\n" + "1,2,x\n3,4,y\n" * 40)
+    base = ["search", "--data", "table.csv", "--space", "tiny", "--trials", "2", "--epochs", "1", *INLINE]
+    assert call(*base, "--name", "mine", "--db", tmp_path / "r.db")[0] == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    code, out, _ = call("resume", "mine", "--trials", "3", "--db", tmp_path / "r.db", "--json")
+    assert code == 0
+    assert json.loads(out)["trials"] == 3
+
+
+def test_searches_of_one_name_in_two_databases_keep_their_own_weights(call, tmp_path):
+    for name, seed in (("a", 1), ("b", 2)):
+        flags = ["--name", "same", "--db", tmp_path / f"{name}.db", "--seed", seed]
+        assert call(*SEARCH, *flags)[0] == 0
+    for name in ("a", "b"):
+        code, _, _ = call(
+            "export", "same", "--to", tmp_path / name, "--db", tmp_path / f"{name}.db", "--format", "torch"
+        )
+        assert code == 0  # export refuses weights that do not score as their trial did
+
+
+def test_a_search_without_any_score_exits_with_1_and_one_line(call, tmp_path):
+    (tmp_path / "wide.py").write_text(
+        "from detol.graph.ops import op\nfrom detol.graph.topology import chain\n"
+        "from detol.spaces.decisions import Choice\nfrom detol.spaces.space import DecisionSpace\n"
+        "layers = lambda d: chain(op('flatten'), op('linear', features=d['w']))\n"
+        "SPACE = DecisionSpace('wide', [Choice('w', (100, 200))], layers)\n"
+    )
+    code, out, err = call(*SEARCH, "--space", "wide.py", "--max-params", "10", "--json")
+    assert code == 1
+    assert json.loads(out)["best"] is None
+    assert "ended with a score" in err
 
 
 def test_several_objectives_rank_by_the_first(call):

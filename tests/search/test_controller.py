@@ -343,6 +343,76 @@ def test_a_twin_whose_trial_was_lost_is_followed_to_there():
     assert [t.number for t in again.trials()] == list(range(6))
 
 
+def test_a_twin_is_followed_by_network_not_by_decisions_alone():
+    database = MemoryDatabase()
+    first, store, _ = make(database=database, name="a", trials=6)
+    first.run()
+    changed = {
+        n: replace(t, candidate=replace(t.candidate, topology=chain(op("conv", kernel=9))))
+        for n, t in enumerate(store.trials())
+    }
+    second, _, executor = make(name="b", trials=6, twin=History("a", store.steps(), changed))
+    outcome = second.run()
+    assert outcome.tally.reused == 0
+    assert len(executor.submitted) == 6
+
+
+def test_what_time_cut_short_does_not_answer_an_identical_search():
+    database = MemoryDatabase()
+    first, store, _ = make(
+        database=database, name="a", limits=Limits(trials=4, seconds=30), clock=TickingClock(), epochs=50
+    )
+    first.run()
+    cut = [t for t in store.trials() if t.state is State.STOPPED]
+    assert cut
+    twin = History("a", store.steps(), {t.number: t for t in store.trials()})
+    second, again, _ = make(name="b", trials=4, epochs=50, twin=twin)
+    second.run()
+    assert all(
+        t.state is State.COMPLETED and not t.reused for t in again.trials() if t.number in {c.number for c in cut}
+    )
+
+
+def test_a_twins_lost_trial_is_refused_or_answered_like_any_other():
+    database = MemoryDatabase()
+    first, store, _ = make(database=database, name="a", trials=4)
+    first.run()
+    past = {t.number: t for t in store.trials()}
+    past[2] = replace(past[2], state=State.LOST, scores=None)
+    twin = History("a", store.steps(), past)
+    second, _, _ = make(database=database, name="b", trials=4, twin=twin)
+    assert second.run().tally.reused == 4  # the database knows its result all the same
+    size = past[2].candidate.decisions["width"]
+    third, again, _ = make(
+        name="c", trials=4, twin=twin, assess=lambda c: Assessment({}, "no" if c.decisions["width"] == size else "")
+    )
+    third.run()
+    assert again.trials()[2].state is State.REFUSED
+
+
+def test_a_search_whose_time_is_used_up_starts_nothing_when_it_is_resumed():
+    database = MemoryDatabase()
+    first, store, _ = make(database=database, limits=Limits(trials=50, seconds=40), clock=TickingClock())
+    first.run()
+    count = len(store.trials())
+    store.finish("finished")
+    second, resumed, executor = make(
+        store=database.open_search("s"), limits=Limits(trials=50, seconds=40), clock=TickingClock()
+    )
+    outcome = second.run()
+    assert not outcome.interrupted
+    assert executor.submitted == []
+    assert len(resumed.trials()) == count
+
+
+def test_an_interrupt_while_the_last_trials_run_is_an_interrupt():
+    controller, store, _ = make(lambda job: good(job)[: 1 + job.number % 3], trials=1000, slots=5)
+    controller._watch = lambda search: search.interrupt() if search._ended and search.running else None
+    outcome = controller.run()
+    assert outcome.interrupted
+    assert [t for t in store.trials() if t.state is State.RUNNING]
+
+
 class Crash(Exception):
     pass
 
