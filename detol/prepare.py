@@ -94,6 +94,7 @@ def prepare(
         seed=settings.seed,
         options=settings.section("strategy"),
         objectives=len(objectives),
+        references=settings.references,
     )
     identity = settings.identity(data=dataset.digest, recipe=recipe.digest, space=_trace(searched))
     return Prepared(settings, dataset, task, chosen, stopper, workers, identity)

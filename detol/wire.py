@@ -50,10 +50,12 @@ def strategy(
     identity: Callable[[Candidate], Hashable] | None = None,
     options: Mapping[str, Any] | None = None,
     objectives: int = 1,
+    references: bool = True,
 ) -> Strategy:
     """Return the strategy of that name over a space; an object that keeps the protocol is returned as it is.
 
-    ``objectives`` is how many scores each trial has, for strategies that have to know.
+    ``objectives`` is how many scores each trial has, ``references`` whether the space's references may be proposed, for
+    strategies that have to know.
 
     Raises:
         UsageError: an unknown name or option, or a value against its rule.
@@ -62,14 +64,17 @@ def strategy(
         if not isinstance(name, Strategy):
             raise UsageError(f"a strategy has ask and tell, got {type(name).__name__}")
         return name
-    known = {"seed": seed, "identity": identity}
+    known: dict[str, Any] = {"seed": seed, "identity": identity}
     if name.startswith("optuna:"):
         made = _class("detol.strategies.optuna_sampler:OptunaSampler")
         chosen = {"objectives": objectives, **(options or {})}
         return _strategy("optuna", made, chosen, space, sampler=name.removeprefix("optuna:"), **known)
     if name not in STRATEGIES:
         raise unknown("strategy", name, [*STRATEGIES, "optuna:TPESampler"])
-    return _strategy(name, _class(STRATEGIES[name]), options or {}, space, **known)
+    made = _class(STRATEGIES[name])
+    if "references" in inspect.signature(made).parameters:
+        known["references"] = references
+    return _strategy(name, made, options or {}, space, **known)
 
 
 def stopper(name: str | Stopper, *, epochs: int, options: Mapping[str, Any] | None = None) -> Stopper:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from detol.search.protocols import Stopper
-from detol.search.records import Objective, Origin, State, Trial, Verdict
+from detol.search.records import Objective, State, Trial, Verdict
 from detol.search.scoring import with_report
 
 
@@ -19,7 +19,7 @@ def answer(
     for result in known:
         if result.state is State.COMPLETED:
             return _retold(trial, result, objectives)
-    if trial.candidate.origin is Origin.REFERENCE:
+    if trial.candidate.named:
         return None  # references train to their end
     peers = list(peers)
     for result in known:

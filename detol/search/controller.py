@@ -224,7 +224,7 @@ class Controller:
         self._tracker.record(trial, event)
         if trial.epoch >= trial.epochs or trial.number in self._stopping:
             return
-        if trial.candidate.origin is Origin.REFERENCE:
+        if trial.candidate.named:
             return  # references train to their end, so that no search ends below them
         if self._stopper.judge(trial, self._others(trial)) is Verdict.STOP:
             self._stop(trial.number, f"{type(self._stopper).__name__} at epoch {trial.epoch}")
@@ -282,6 +282,10 @@ class Controller:
         """Take up this search where it stands: rebuild the strategy, count what is done, try again what was lost."""
         trials = {trial.number: trial for trial in self._store.trials()}
         self._next = max(trials, default=-1) + 1
+        references = self._reference_candidates()
+        expect = getattr(self._strategy, "expect", None)  # of strategies that would propose them otherwise
+        if expect:
+            expect(references)
         told = replay(History("resume", self._store.steps(), trials), self._strategy, self._warn)
         for trial in trials.values():
             if trial.state.final:
@@ -292,20 +296,25 @@ class Controller:
                     self._untold.append(trial)
             else:
                 self._retry(trial, "the controller ended while it ran")
-        if self.task.references:
-            done = {trial.candidate.note for trial in trials.values() if trial.candidate.origin is Origin.REFERENCE}
-            for name, decisions in self.task.space.references.items():
-                if name not in done:
-                    topology = self.task.space.decode(decisions)
-                    self._references.append(Candidate(decisions, topology, Origin.REFERENCE, note=name))
+        done = {trial.candidate.note for trial in trials.values() if trial.candidate.named}
+        self._references.extend(reference for reference in references if reference.note not in done)
         if self._twin and not trials:
             self._follow(self._twin)
         self._commit()
 
+    def _reference_candidates(self) -> list[Candidate]:
+        if not self.task.references:
+            return []
+        space = self.task.space
+        return [
+            Candidate(decisions, space.decode(decisions), Origin.REFERENCE, note=name)
+            for name, decisions in space.references.items()
+        ]
+
     def _follow(self, twin: History) -> None:
         """Repeat an identical search from its log: the same calls, the same trials, answered without training."""
         past_trials = deque(sorted(twin.trials.values(), key=lambda trial: trial.number))
-        while past_trials and past_trials[0].candidate.origin is Origin.REFERENCE:
+        while past_trials and past_trials[0].candidate.named:
             if not self._references or self._full():
                 return
             if not self._repeat(past_trials.popleft(), self._references.popleft(), twin.name):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from detol.search.protocols import Strategy
-from detol.search.records import Candidate, Origin, State, Trial
+from detol.search.records import Candidate, State, Trial
 
 REPEATABLE = (State.COMPLETED, State.STOPPED, State.DIVERGED, State.REFUSED)
 """States that the same trial reaches again; the others may have been the machine's or the moment's fault."""
@@ -35,7 +35,7 @@ def replay(history: History, strategy: Strategy, warn: Callable[[str], None]) ->
     If the strategy proposes something else than the log holds (its code has changed since), it is only told the rest,
     and a warning says so: the search goes on, but no longer as it would have.
     """
-    proposed = iter([t for t in history.trials.values() if t.candidate.origin is not Origin.REFERENCE])
+    proposed = iter([t for t in history.trials.values() if not t.candidate.named])
     told: set[int] = set()
     same = True
     for asked, numbers in history.steps:

@@ -87,6 +87,11 @@ class Candidate:
     parents: tuple[int, ...] = ()
     note: str = ""
 
+    @property
+    def named(self) -> bool:
+        """Whether it is one of the references that a search tries first, not a strategy's proposal."""
+        return self.origin is Origin.REFERENCE and bool(self.note)
+
     @cached_property
     def digest(self) -> str:
         """The canonical identity of the topology (computed once, then kept)."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from detol.search.records import Origin, State, Trial
+from detol.search.records import State, Trial
 from detol.search.scoring import better
 
 
@@ -57,5 +57,5 @@ class Tally:
             self.failed += 1
         if better(trial, self.best):
             self.best = trial
-        if trial.candidate.origin is Origin.REFERENCE and better(trial, self.reference):
+        if trial.candidate.named and better(trial, self.reference):
             self.reference = trial

@@ -170,6 +170,16 @@ class Proposer(ABC):
         if learnt:
             self.learn(learnt)
 
+    def expect(self, candidates: Sequence[Candidate]) -> None:
+        """Take note of candidates that are tried without being asked for (references): they are not proposed.
+
+        They are pending until they are told. Called before anything else, if at all.
+        """
+        for candidate in candidates:
+            identity = self.identify(candidate)
+            self.seen.add(identity)
+            self.pending[identity] = candidate
+
     def sample(self) -> Candidate | None:
         """Return a uniform sample of the space, or ``None`` when it is known already."""
         return self.candidate(self.space.sample(self.rng), Origin.SAMPLE)

@@ -18,6 +18,7 @@ from detol.search.records import Candidate, Ended, Objective, Origin, Report, Re
 from detol.search.task import Assessment, Task
 from detol.spaces.decisions import Choice
 from detol.spaces.space import DecisionSpace
+from detol.strategies.guided import Guided
 from detol.strategies.random_search import RandomSearch
 
 RECIPE = Recipe()
@@ -169,6 +170,36 @@ def test_references_train_to_their_end_whatever_the_stopper_says():
     controller, store, _ = make(trials=4, stopper=Always(Verdict.STOP))
     controller.run()
     assert [t.state for t in store.trials()] == [State.COMPLETED, State.STOPPED, State.STOPPED, State.STOPPED]
+
+
+@pytest.mark.parametrize("strategy", [RandomSearch, Guided])
+def test_no_network_is_tried_twice_also_while_references_run(strategy):
+    controller, store, _ = make(trials=1000, slots=7, strategy=strategy(SPACE, seed=4))
+    controller.run()
+    assert len({trial.digest for trial in store.trials()}) == len(store.trials()) == 36
+
+
+@pytest.mark.parametrize("slots", [1, 2, 5])
+def test_a_strategy_that_learns_repeats_itself_from_the_log(slots):
+    def uneven(job):
+        return good(job)[: 1 + job.number % 3]
+
+    database, lines = MemoryDatabase(), []
+    first, store, _ = make(uneven, database=database, name="a", trials=14, slots=slots, strategy=Guided(SPACE, seed=2))
+    first.run()
+    twin = History("a", store.steps(), {t.number: t for t in store.trials()})
+    strategy = Guided(SPACE, seed=2)
+    second, again, executor = make(name="b", trials=14, slots=3, strategy=strategy, twin=twin, warn=lines.append)
+    second.run()
+    assert executor.submitted == []
+    assert [t.digest for t in again.trials()] == [t.digest for t in store.trials()]
+    store.finish("interrupted")
+    third, _, executor = make(
+        trials=16, strategy=Guided(SPACE, seed=2), store=database.open_search("a"), warn=lines.append
+    )
+    third.run()
+    assert [job.number for job in executor.submitted] == [14, 15]
+    assert lines == []
 
 
 def test_references_can_be_left_out():

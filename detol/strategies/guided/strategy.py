@@ -65,6 +65,7 @@ class Guided(Proposer):
         warp: whether scores are warped to log regret.
         local: share of proposals that are neighbours of the incumbent, in [0, 1].
         members: settings of the kernel that are averaged, >= 1.
+        references: whether it starts from the space's references (those that are tried anyway are left out).
         seed: of all random numbers.
         identity: what makes two candidates the same one.
 
@@ -82,6 +83,7 @@ class Guided(Proposer):
         warp: bool = True,
         local: float = 0.1,
         members: int = 4,
+        references: bool = True,
         seed: int = 0,
         identity: Identity | None = None,
     ) -> None:
@@ -93,7 +95,7 @@ class Guided(Proposer):
         self._initial, self._warp, self._local, self._members = initial, warp, local, members
         self._settings = spread(SETTINGS, prior=prior, graphs=paths)
         self._pool = pool_of(space)
-        self._references = list(space.references.values())
+        self._references = list(space.references.values()) if references else []
         self._seen: list[int] = []  # rows told, in the order of ``_scores``
         self._scores: list[float] = []  # minus infinity where a trial failed by its own fault
         self._inputs: list[Floats] = []
