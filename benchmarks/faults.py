@@ -42,17 +42,30 @@ def final(path: Path) -> int:
     return found[0][0] if found else -1
 
 
-def workers() -> list[int]:
-    """Return the process ids of Ray's actors that train."""
+def workers(controller: int) -> list[int]:
+    """Return the process ids of the actors that train for one controller."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                command = (entry / "cmdline").read_bytes().decode(errors="replace")
             except OSError:
                 continue
-            if command.startswith("ray::") and "IDLE" not in command:
+            if command.startswith("ray::Worker") and controller in ancestors(int(entry.name)):
                 found.append(int(entry.name))
+    return sorted(found)
+
+
+def ancestors(process: int) -> list[int]:
+    """Return the process ids above a process."""
+    found = []
+    while process > 1:
+        try:
+            stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            break
+        process = int(stat.rpartition(")")[2].split()[1])
+        found.append(process)
     return found
 
 
@@ -91,7 +104,7 @@ def main() -> None:
     process = start(command, folder)
     for moment in worker_kills:
         wait_for(process, disturbed, moment)
-        found = workers()
+        found = workers(process.pid)
         if found:
             os.kill(found[0], signal.SIGKILL)
             print(
