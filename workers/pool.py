@@ -93,7 +93,8 @@ class RayExecutor:
         self._make: Any = None
         atexit.register(self.close)
         self._ray = LocalRay.acquire(workers, address, _size(self._data))
-        _spawn(self._start, "start")
+        self._openers: list[threading.Thread] = []
+        self._starter = _spawn(self._start, "start")
 
     def free(self) -> int:
         """Return how many workers wait for a job.
@@ -145,10 +146,13 @@ class RayExecutor:
             if self._closed:
                 return
             self._closed = True
-            actors = [seat.actor for seat in self._seats if seat.actor is not None]
         atexit.unregister(self.close)
-        for actor in actors:
+        # A call of Ray that is under way while Ray is shut down ends this whole process: let the start end first.
+        self._starter.join(timeout=START_LIMIT)
+        for actor in [seat.actor for seat in self._seats if seat.actor is not None]:
             _kill(actor)
+        for opener in self._openers:
+            opener.join(timeout=self._grace)
         self._ray.release()
 
     # Behind the controller's back: everything below runs in daemon threads.
@@ -156,6 +160,8 @@ class RayExecutor:
     def _start(self) -> None:
         try:
             self._ray.wait()
+            if self._closed:
+                return
             gpus = int(ray.cluster_resources().get("GPU", 0))
             device = ("cuda" if gpus else "cpu") if self._device == "auto" else self._device
             if device == "cuda" and not gpus:
@@ -180,7 +186,7 @@ class RayExecutor:
                 self._broken = error
             return
         for seat in self._seats:
-            _spawn(self._open, f"worker-{seat.number}", seat)
+            self._openers.append(_spawn(self._open, f"worker-{seat.number}", seat))
 
     def _open(self, seat: "Seat") -> None:
         """Start the process of a seat; in a thread of its own, so that nobody waits for it."""
@@ -223,7 +229,7 @@ class RayExecutor:
         weights = finishes[0].weights if state.scored and 0 in finishes else None
         self._events.put(Ended(run.job.number, state, reason, weights, extra))
         for seat in spoilt:
-            _spawn(self._open, f"worker-{seat.number}", seat)
+            self._openers.append(_spawn(self._open, f"worker-{seat.number}", seat))
 
     def _follow(self, run: "Run") -> dict[int, Finish]:
         """Pass the reports of a job on until each of its ranks has finished, died or been killed."""
@@ -308,8 +314,10 @@ def _kill(actor: Any) -> None:
         ray.kill(actor, no_restart=True)
 
 
-def _spawn(target: Any, name: str, *arguments: Any) -> None:
-    threading.Thread(target=target, args=arguments, name=f"detol-{name}", daemon=True).start()
+def _spawn(target: Any, name: str, *arguments: Any) -> threading.Thread:
+    thread = threading.Thread(target=target, args=arguments, name=f"detol-{name}", daemon=True)
+    thread.start()
+    return thread
 
 
 def _size(data: "Dataset | None") -> int:
