@@ -79,8 +79,8 @@ class SearchSpace(Protocol):
 class Strategy(Protocol):
     """Proposes and learns; never runs, waits, logs or saves.
 
-    Order of calls: any mixture of ``ask`` and ``tell``; a trial is told once, when it is final, whatever its state; at
-    any time any number of asked candidates may not have been told yet (*pending*). Its state is a function of its
+    Order of calls: any mixture of ``ask`` and ``tell``; a trial is told when it is final, whatever its state, and, where
+    it pauses before, each time it pauses (the later telling replaces the earlier one); at any time any number of asked candidates may not have been told yet (*pending*). Its state is a function of its
     arguments and of the sequence of calls, so that replaying the sequence rebuilds it. No identity (the digest, unless
     the strategy was given another) is proposed twice, nor one that was told without being asked (references).
     """
@@ -90,7 +90,7 @@ class Strategy(Protocol):
         ...
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        """Learn from final trials, also from ones it did not propose."""
+        """Learn from final and paused trials, also from ones it did not propose."""
         ...
 
 
@@ -100,6 +100,24 @@ class Stopper(Protocol):
 
     def judge(self, trial: Trial, peers: Iterable[Trial]) -> Verdict:
         """Return what to do with ``trial``, whose last report is new; ``peers`` are all other trials of the search."""
+        ...
+
+
+@runtime_checkable
+class Pauser(Stopper, Protocol):
+    """A stopper that also pauses: trials rest at milestones, and the best of those that rest go on. Pure as well.
+
+    A trial is submitted up to its milestone, and is PAUSED there, its whole state kept. ``judge`` is asked at each
+    report; at the milestone CONTINUE lets it go on at once, PAUSE lets it rest. Whenever a worker is free, ``promote``
+    is asked before the strategy is.
+    """
+
+    def milestone(self, trial: Trial) -> int:
+        """Return the epoch at which ``trial`` (new, or resting) is looked at next, in (trial.epoch, trial.epochs]."""
+        ...
+
+    def promote(self, paused: Sequence[Trial], peers: Iterable[Trial]) -> int | None:
+        """Return the number of the resting trial that goes on now, or ``None``; ``peers`` are all other trials."""
         ...
 
 

@@ -24,12 +24,15 @@ class Origin(StrEnum):
     POLICY = "policy"
     GUIDED = "guided"
     OPTUNA = "optuna"
+    GROW = "grow"
+    PRUNE = "prune"
 
 
 class State(StrEnum):
-    """Where a trial stands. All but RUNNING are final."""
+    """Where a trial stands. All but RUNNING and PAUSED are final."""
 
     RUNNING = "running"
+    PAUSED = "paused"
     COMPLETED = "completed"
     STOPPED = "stopped"
     FAILED = "failed"
@@ -42,12 +45,12 @@ class State(StrEnum):
     @property
     def final(self) -> bool:
         """Whether the trial has ended."""
-        return self is not State.RUNNING
+        return self not in (State.RUNNING, State.PAUSED)
 
     @property
     def scored(self) -> bool:
         """Whether a trial in this state may carry a score: it trained as far as it was asked to."""
-        return self in (State.COMPLETED, State.STOPPED)
+        return self in (State.COMPLETED, State.STOPPED, State.PAUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,34 @@ class Objective:
 
 
 @dataclass(frozen=True)
+class Transfer:
+    """How a child takes weights over from a trained parent.
+
+    Nodes are named as in the two topologies as they were proposed (not normalised). A unit is an output channel of a
+    convolution or an output of a dense layer, counted from 0.
+
+    Args:
+        parent: number of the parent's trial in the same search; it is among ``Candidate.parents``.
+        nodes: child's node -> parent's node, for those that correspond. Children's nodes that are not here start fresh
+            (or as an identity, where the rule says so). The input, the output and the head correspond anyway.
+        units: child's node -> for each of its units the parent's unit that it is a copy of. A node that is absent keeps
+            all its units in order. Fewer than the parent's prunes; a unit named k times is widened (Net2Wider, Chen et
+            al. 2016, arXiv 1511.05641, section 2.2), what reads it being divided by k.
+        folded: child's node -> (parent's unit that is gone, its constant output): the constant moves into what reads it.
+        merged: child's node -> (parent's unit that is gone, parent's unit that stands for it, factor): what reads the
+            gone unit is added, times the factor, to what reads the one that stays.
+        optimiser: whether the optimiser's state is taken over (and cut alike) as well.
+    """
+
+    parent: int
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    folded: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)
+    merged: Mapping[str, tuple[tuple[int, int, float], ...]] = field(default_factory=dict)
+    optimiser: bool = False
+
+
+@dataclass(frozen=True)
 class Candidate:
     """A topology to try.
 
@@ -79,6 +110,7 @@ class Candidate:
         origin: how it came about.
         parents: numbers of the trials of the same search that it derives from (none, one, or two for a crossing).
         note: for a reference, its name in the space; otherwise empty.
+        transfer: which weights of a parent it starts from; ``None``: from scratch, or as ``--inherit`` says.
     """
 
     decisions: Decisions
@@ -86,6 +118,7 @@ class Candidate:
     origin: Origin
     parents: tuple[int, ...] = ()
     note: str = ""
+    transfer: Transfer | None = None
 
     @property
     def named(self) -> bool:
@@ -186,6 +219,11 @@ class Job:
         width: ranks, >= 1.
         limit: seconds after which the attempt ends as TIMED_OUT; infinite by default.
         attempt: 1 or 2.
+        until: the epoch after which it pauses, in [1, epochs]; 0: it does not.
+        checkpoint: where it goes on (what an earlier ``Ended`` of it in state PAUSED carried); ``None``: at the start.
+        parent: the parent's topology and trained weights, to be taken over as ``candidate.transfer`` says.
+        measures: what is measured of the trained network for the strategy, by name; the results are in the extra
+            facts of the end, as JSON under the same names.
     """
 
     number: int
@@ -196,6 +234,10 @@ class Job:
     width: int = 1
     limit: float = math.inf
     attempt: int = 1
+    until: int = 0
+    checkpoint: bytes | None = None
+    parent: tuple[Topology, bytes] | None = None
+    measures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +254,10 @@ class Ended:
 
     Args:
         number: of the trial.
-        state: a final state.
-        reason: one line; empty for COMPLETED.
-        weights: the trained weights as safetensors bytes, where there are any (rank 0 of a COMPLETED or STOPPED trial).
+        state: a final state, or PAUSED.
+        reason: one line; empty for COMPLETED and PAUSED.
+        weights: the trained weights as safetensors bytes, where there are any (rank 0 of a COMPLETED or STOPPED trial);
+            of a PAUSED one the whole checkpoint, from which another job goes on.
         extra: further facts for the record.
     """
 
@@ -229,9 +272,10 @@ Event: TypeAlias = Reported | Ended
 
 
 class Verdict(StrEnum):
-    """What a stopper says after a report."""
+    """What a stopper says after a report. PAUSE: only at a milestone (see ``protocols.Pauser``)."""
 
     CONTINUE = "continue"
+    PAUSE = "pause"
     STOP = "stop"
 
 
