@@ -79,10 +79,11 @@ class SearchSpace(Protocol):
 class Strategy(Protocol):
     """Proposes and learns; never runs, waits, logs or saves.
 
-    Order of calls: any mixture of ``ask`` and ``tell``; a trial is told when it is final, whatever its state, and, where
-    it pauses before, each time it pauses (the later telling replaces the earlier one); at any time any number of asked candidates may not have been told yet (*pending*). Its state is a function of its
-    arguments and of the sequence of calls, so that replaying the sequence rebuilds it. No identity (the digest, unless
-    the strategy was given another) is proposed twice, nor one that was told without being asked (references).
+    Order of calls: any mixture of ``ask`` and ``tell``; a trial is told when it is final, whatever its state, and also
+    each time it pauses before that (the later telling replaces the earlier one); at any time any number of asked
+    candidates may not have been told yet (*pending*). Its state is a function of its arguments and of the sequence of
+    calls, so that replaying the sequence rebuilds it. No identity (the digest, unless the strategy was given another)
+    is proposed twice, nor one that was told without being asked (references).
     """
 
     def ask(self, count: int) -> Sequence[Candidate]:

@@ -86,7 +86,7 @@ class Transfer:
         units: child's node -> for each of its units the parent's unit that it is a copy of. A node that is absent keeps
             all its units in order. Fewer than the parent's prunes; a unit named k times is widened (Net2Wider, Chen et
             al. 2016, arXiv 1511.05641, section 2.2), what reads it being divided by k.
-        folded: child's node -> (parent's unit that is gone, its constant output): the constant moves into what reads it.
+        folded: child's node -> (parent's unit that is gone, its constant output): that moves into what reads it.
         merged: child's node -> (parent's unit that is gone, parent's unit that stands for it, factor): what reads the
             gone unit is added, times the factor, to what reads the one that stays.
         optimiser: whether the optimiser's state is taken over (and cut alike) as well.
