@@ -5,10 +5,10 @@ from typing import TypeAlias
 
 import numpy as np
 
+from detol.search.dominance import crowding, fronts
 from detol.search.protocols import SearchSpace
 from detol.strategies import options, selection, variation
 from detol.strategies.base import Identity, Told
-from detol.strategies.dominance import crowding, fronts
 from detol.strategies.evolution import Evolution
 from detol.strategies.selection import Population, Survival
 

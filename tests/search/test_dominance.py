@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from optuna.study._multi_objective import _fast_non_domination_rank
 
-from detol.strategies.dominance import crowding, fronts
+from detol.search.dominance import crowding, fronts
 
 points = arrays.arrays(
     float,
