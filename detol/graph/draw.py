@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
+from typing import TypeAlias
 
 from detol.graph.digest import digest
 from detol.graph.edit import concatenates, normal
@@ -38,13 +39,28 @@ _PALETTE = {
 _OTHER = ("#fef9c3", "#ca8a04")
 _MARGIN = 24.0
 _LETTER, _SMALL = 7.3, 6.1  # mean width of a letter of 13 and of 11 pixels
-_STYLE = (
-    "text{font-family:Inter,Helvetica,Arial,sans-serif;text-anchor:middle;fill:#0f172a}"
-    ".k{font-size:13px;font-weight:600}.p{font-size:11px;fill:#475569}"
-    ".e{font-size:11px;font-weight:600;fill:#475569;stroke:#fff;stroke-width:3px;paint-order:stroke}"
-    ".t{font-size:13px;font-weight:600;fill:#9a3412;text-anchor:start}.w{fill:#fff}"
-    ".l{fill:none;stroke:#64748b;stroke-width:1.5}.dead{opacity:.35;stroke-dasharray:4 3}"
+_RULES = (
+    "text{font-family:Inter,Helvetica,Arial,sans-serif;text-anchor:middle;fill:#0f172a}",
+    ".k{font-size:13px;font-weight:600}",
+    ".p{font-size:11px;fill:#475569}",
+    ".e{font-size:11px;font-weight:600;fill:#475569;stroke:#fff;stroke-width:3px;paint-order:stroke}",
+    ".t{font-size:13px;font-weight:600;fill:#9a3412;text-anchor:start}",
+    ".w{fill:#fff}",
+    ".l{fill:none;stroke:#64748b;stroke-width:1.5}",
+    ".dead{opacity:.35;stroke-dasharray:4 3}",
+    ".added rect{stroke:#16a34a;stroke-width:3}",
+    ".removed rect{stroke:#dc2626;stroke-width:3}",
+    ".changed rect{stroke:#d97706;stroke-width:3}",
+    "path.added{stroke:#16a34a;stroke-width:3}",
+    "path.removed{stroke:#dc2626;stroke-width:3;stroke-dasharray:5 3}",
+    "path.changed{stroke:#d97706;stroke-width:3}",
+    ".same{opacity:.55}",
 )
+STYLE = "".join(f".topology {rule}" for rule in _RULES)
+"""The style sheet of a drawing; every rule holds for drawings alone, so that a page can hold it once for all."""
+
+Marks: TypeAlias = Mapping[str | tuple[str, str], str]
+"""What is said of nodes, and of edges as (source, target): ``added``, ``removed``, ``changed`` or ``same``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +75,13 @@ class _Box:
         return max(48.0, letters + 22), 28.0 + 14 * len(self.lines)
 
 
-def svg(topology: Topology, shape: Sequence[int] | None = None) -> str:
+def svg(
+    topology: Topology,
+    shape: Sequence[int] | None = None,
+    *,
+    marks: Mapping[str, Marks] | None = None,
+    style: bool = True,
+) -> str:
     """Return a self-contained SVG: nodes in layers from top to bottom, cells beside it, tooltips with all details.
 
     The text is escaped; nothing is fetched and nothing runs. A multiplicity stands at its edge as ``x2``, the parts of
@@ -68,6 +90,8 @@ def svg(topology: Topology, shape: Sequence[int] | None = None) -> str:
     Args:
         topology: any, also a dead one.
         shape: of one sample; when given, each node of the network shows the shape that leaves it.
+        marks: of the network's nodes and edges under ``""``, and of each cell's under its digest.
+        style: whether the drawing holds ``STYLE``; without it, the page has to.
 
     Raises:
         ShapeError: the topology does not fit ``shape``.
@@ -75,9 +99,11 @@ def svg(topology: Topology, shape: Sequence[int] | None = None) -> str:
     """
     cells = _cells(topology)
     letters = {key: letter for key, letter, *_ in cells}
-    groups = [_group(topology, letters, "", {} if shape is None else infer(topology, shape))]
-    for _, letter, cell, times in cells:
-        groups.append(_group(cell, letters, f"cell {letter}" + (f" \u00d7{times}" if times > 1 else ""), {}))
+    marks = marks or {}
+    groups = [_group(topology, letters, "", {} if shape is None else infer(topology, shape), marks.get("", {}))]
+    for key, letter, cell, times in cells:
+        title = f"cell {letter}" + (f" \u00d7{times}" if times > 1 else "")
+        groups.append(_group(cell, letters, title, {}, marks.get(key, {})))
     body: list[str] = []
     highest = max(height for _, _, height in groups)
     x, y, column = _MARGIN, _MARGIN, 0.0
@@ -90,8 +116,9 @@ def svg(topology: Topology, shape: Sequence[int] | None = None) -> str:
         width = max(width, x + column + _MARGIN)
     height = highest + 2 * _MARGIN
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
-        f'height="{height:.0f}" role="img"><title>{_escape(repr(topology))}</title><style>{_STYLE}</style>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="topology" viewBox="0 0 {width:.0f} {height:.0f}" '
+        f'width="{width:.0f}" height="{height:.0f}" role="img"><title>{_escape(repr(topology))}</title>'
+        f"{f'<style>{STYLE}</style>' if style else ''}"
         '<defs><marker id="a" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0.5L8 4L0 7.5z" fill="#64748b"/></marker></defs>'
         f'<rect width="100%" height="100%" fill="#ffffff"/>{"".join(body)}</svg>'
@@ -144,7 +171,7 @@ def _box(node: Operation | Topology, letters: Mapping[str, str], shape: Sequence
 
 
 def _group(
-    topology: Topology, letters: Mapping[str, str], title: str, shapes: Mapping[str, Sequence[int]]
+    topology: Topology, letters: Mapping[str, str], title: str, shapes: Mapping[str, Sequence[int]], marks: Marks
 ) -> tuple[str, float, float]:
     """Return the drawing of one graph, framed when it has a title, with its width and height."""
     boxes = {name: _box(node, letters, shapes.get(name)) for name, node in topology.nodes.items()}
@@ -154,7 +181,7 @@ def _group(
     found = layered(sizes, topology.edges, topology.order)
     form = normal(topology)
     live = frozenset[str]() if form.dead else {*form.nodes, *form.contracted}
-    parts = [*_lines(topology, found, live), *_boxes(topology, found, boxes, sizes, live)]
+    parts = [*_lines(topology, found, live, marks), *_boxes(topology, found, boxes, sizes, live, marks)]
     if not title:
         return "".join(parts), found.width, found.height
     pad, head = 16.0, 40.0
@@ -171,10 +198,11 @@ def _group(
     )
 
 
-def _lines(topology: Topology, found: Layout, live: frozenset[str] | set[str]) -> Iterator[str]:
+def _lines(topology: Topology, found: Layout, live: frozenset[str] | set[str], marks: Marks) -> Iterator[str]:
     for (source, target), points in found.routes.items():
         dead = "" if source in live and target in live else " dead"
-        yield f'<path class="l{dead}" d="{_curve(points)}" marker-end="url(#a)"/>'
+        mark = f" {_escape(marks[source, target])}" if (source, target) in marks else ""
+        yield f'<path class="l{dead}{mark}" d="{_curve(points)}" marker-end="url(#a)"/>'
     for (source, target), text in _marks(topology).items():
         x, y = found.routes[source, target][-1]
         yield f'<text class="e" x="{x + 9:.1f}" y="{y - 9:.1f}">{text}</text>'
@@ -199,6 +227,7 @@ def _boxes(
     boxes: Mapping[str, _Box],
     sizes: Mapping[str, Point],
     live: frozenset[str] | set[str],
+    marks: Marks,
 ) -> Iterator[str]:
     for name, box in boxes.items():
         (x, y), (width, height) = found.centres[name], sizes[name]
@@ -210,12 +239,17 @@ def _boxes(
             for number, line in enumerate(box.lines, start=1)
         )
         yield (
-            f"<g{'' if name in live else ' class=' + chr(34) + 'dead' + chr(34)}>"
+            f'<g class="{_escape(" ".join(_looks(name, name in live, marks)))}" data-node="{_escape(name)}">'
             f"<title>{_escape(name)}: {_escape(_full(topology.nodes[name], box))}</title>"
             f'<rect x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width:.1f}" height="{height:.1f}" '
             f'rx="{14 if white else 7}" fill="{fill}" stroke="{edge}" stroke-width="1.5"/>'
             f'<text class="k{white}" x="{x:.1f}" y="{first:.1f}">{_escape(box.title)}</text>{lines}</g>'
         )
+
+
+def _looks(name: str, live: bool, marks: Marks) -> list[str]:
+    """Return the classes of a node."""
+    return ["n", *([] if live else ["dead"]), *([marks[name]] if name in marks else [])]
 
 
 def _full(node: Operation | Topology, box: _Box) -> str:

@@ -9,7 +9,9 @@ import sqlalchemy as sa
 
 from detol.errors import UsageError
 from detol.graph import codec
-from detol.results import places, rank, totals
+from detol.results import browse, pictures, places, rank, totals
+from detol.results.browse import Filter, TrialPage, TrialRow
+from detol.results.pictures import Point
 from detol.results.places import Found
 from detol.results.rank import FrontRow, TopRow, Which
 from detol.results.rows import from_text
@@ -25,12 +27,16 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "CurveRow",
+    "Filter",
     "Found",
     "FrontRow",
     "LineRow",
+    "Point",
     "Query",
     "SearchRow",
     "TopRow",
+    "TrialPage",
+    "TrialRow",
     "plain",
     "to_csv",
     "to_json",
@@ -206,10 +212,66 @@ class Query:
             found = places.find(connection, ref)
             return _lineage(connection, found)
 
-    def searches(self) -> list[SearchRow]:
-        """Return all searches, newest first."""
+    def searches(self, limit: int | None = None, offset: int = 0) -> list[SearchRow]:
+        """Return all searches, newest first; or at most ``limit`` of them, after the first ``offset``."""
         with self._database.read() as connection:
-            return totals.search_rows(connection)
+            return totals.search_rows(connection, limit=limit, offset=offset)
+
+    def trials(
+        self,
+        search: str,
+        which: Filter | None = None,
+        *,
+        sort: str = "number",
+        descending: bool = False,
+        page: int = 1,
+        size: int = 50,
+    ) -> TrialPage:
+        """Return one page of the trials of a search; arguments and errors: :func:`detol.results.browse.trial_page`."""
+        with self._database.read() as connection:
+            return browse.trial_page(
+                connection, search, which or Filter(), sort=sort, descending=descending, page=page, size=size
+            )
+
+    def some(self, search: str, numbers: Sequence[int]) -> list[TrialRow]:
+        """Return the trials of a search with these numbers, in their order."""
+        with self._database.read() as connection:
+            return browse.some_trials(connection, search, numbers)
+
+    def children(self, search: str, number: int) -> list[TrialRow]:
+        """Return the trials that derive from one."""
+        with self._database.read() as connection:
+            return browse.children(connection, search, number)
+
+    def counts(self, search: str) -> dict[str, dict[str, int]]:
+        """Return how many trials a search has by ``state`` and by ``origin``."""
+        with self._database.read() as connection:
+            return browse.counts(connection, search)
+
+    def points(self, search: str) -> list[Point]:
+        """Return all trials of a search with their objectives and costs, light enough for a picture of 10,000."""
+        with self._database.read() as connection:
+            return pictures.points(connection, search)
+
+    def curves(self, search: str, numbers: Sequence[int]) -> dict[int, list[tuple[int, float]]]:
+        """Return the learning curves, (epoch, value) by number, of some trials of a search."""
+        with self._database.read() as connection:
+            return pictures.curves(connection, search, numbers)
+
+    def pulse(self, search: str | None = None) -> str:
+        """Return a text that changes whenever something of a search (or of any) does."""
+        with self._database.read() as connection:
+            return browse.pulse(connection, search)
+
+    def data_sets(self) -> list[dict[str, Any]]:
+        """Return all data sets with how much was tried on each, the last used first."""
+        with self._database.read() as connection:
+            return browse.data_rows(connection)
+
+    def spaces(self) -> list[dict[str, Any]]:
+        """Return all spaces with how much was tried of each."""
+        with self._database.read() as connection:
+            return browse.space_rows(connection)
 
     def status(self, name: str) -> SearchRow:
         """Return one search; ``ResultsError`` when there is none of that name."""

@@ -67,8 +67,10 @@ class SearchRow:
     pid: int | None
 
 
-def search_rows(connection: sa.Connection, name: str | None = None) -> list[SearchRow]:
-    """Return all searches, newest first, or the one of a name."""
+def search_rows(
+    connection: sa.Connection, name: str | None = None, *, limit: int | None = None, offset: int = 0
+) -> list[SearchRow]:
+    """Return all searches, newest first (at most ``limit``, after the first ``offset``), or the one of a name."""
     query = sa.select(searches, data_sets.c.name.label("data_name")).join_from(searches, data_sets)
     counts = sa.select(
         trials.c.search,
@@ -80,6 +82,10 @@ def search_rows(connection: sa.Connection, name: str | None = None) -> list[Sear
     if name is not None:
         found = search_id(connection, name)
         query, counts = query.where(searches.c.id == found), counts.where(trials.c.search == found)
+    elif limit is not None:
+        shown = sa.select(searches.c.id).order_by(searches.c.id.desc()).limit(limit).offset(offset)
+        ids = list(connection.scalars(shown))
+        query, counts = query.where(searches.c.id.in_(ids)), counts.where(trials.c.search.in_(ids))
     by_search: dict[int, list[sa.RowMapping]] = {}
     for row in connection.execute(counts).mappings():
         by_search.setdefault(row["search"], []).append(row)

@@ -93,8 +93,8 @@ def test_dead_nodes_are_faded() -> None:
         "output": op("output"),
     }
     topology = Topology(nodes, [("input", "a"), ("a", "output"), ("input", "z"), ("z", "output")])
-    assert svg(topology).count('<g class="dead">') == 1
-    assert svg(chain(op("zero"))).count('<g class="dead">') == 3
+    assert svg(topology).count('<g class="n dead"') == 1
+    assert svg(chain(op("zero"))).count('<g class="n dead"') == 3
 
 
 NASTY = '"><script>alert(1)</script>&\x00\ud800|]'
