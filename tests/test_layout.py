@@ -38,7 +38,7 @@ LEVELS = {
     "dashboards": RECORDS | {"results"},
 }
 HOMES = {
-    "ray": ("workers/pool.py", "workers/actor.py"),
+    "ray": ("workers/pool.py", "workers/actor.py", "workers/local_ray.py"),
     "mlflow": ("detol/tracking/", "detol/export/"),
     "optuna": ("detol/strategies/optuna_sampler.py",),
     "torch": ("detol/graph/build.py", "detol/strategies/", "detol/embedding/", "detol/export/", "workers/"),

@@ -7,13 +7,11 @@ and each worker that starts, and puts events into a queue; one more owns Ray its
 import atexit
 import contextlib
 import itertools
-import os
 import queue
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -22,8 +20,8 @@ from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskErr
 from detol.errors import UsageError, WorkerLost
 from detol.search.records import Ended, Event, Job, Report, Reported, State
 from detol.workers.actor import TRAINING, About, Entry, Finish, Worker
+from detol.workers.local_ray import LocalRay
 from detol.workers.outcome import decisive, one_line
-from detol.workers.reaper import reaper, short_directory
 
 if TYPE_CHECKING:
     from detol.workers.data.dataset import Dataset
@@ -34,8 +32,6 @@ PEER_GRACE = 10.0
 """Seconds in which the other ranks notice that one failed."""
 START_LIMIT = 180.0
 """Seconds a worker may take to start."""
-STORE = 200 * 2**20
-"""Bytes of shared memory beside twice the data."""
 NOWHERE = About(0, "", "", "")
 
 
@@ -323,90 +319,3 @@ def _spawn(target: Any, name: str, *arguments: Any) -> threading.Thread:
 def _size(data: "Dataset | None") -> int:
     parts = [] if data is None else [data.train, data.validation]
     return sum(part.x.nbytes + part.y.nbytes for part in parts)
-
-
-class LocalRay:
-    """The Ray of this process, shared by all executors in it: the first starts it, the last stops it.
-
-    Ray's daemons die with the *thread* that started them, so that thread lives as long as they shall.
-    A Ray that runs already when the first executor comes is used, and left running.
-    """
-
-    _current: "LocalRay | None" = None
-    _guard = threading.Lock()
-
-    def __init__(self, workers: int, address: str | None, size: int) -> None:
-        self._users = 0
-        self.home: Path | None = None
-        self._ready, self._done = threading.Event(), threading.Event()
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._live, args=(workers, address, size), name="detol-ray", daemon=True)
-        self._thread.start()
-
-    @classmethod
-    def acquire(cls, workers: int, address: str | None, size: int) -> "LocalRay":
-        """Return the Ray of this process, starting it where there is none; does not wait for it."""
-        with cls._guard:
-            if cls._current is None:
-                cls._current = cls(workers, address, size)
-            cls._current._users += 1
-            return cls._current
-
-    def wait(self) -> None:
-        """Wait until it runs; raise why it does not."""
-        self._ready.wait()
-        if self._error:
-            raise self._error
-
-    def release(self) -> None:
-        """Say that one user needs it no more; after the last one, stop it and wait until it is gone."""
-        with self._guard:
-            self._users -= 1
-            if self._users:
-                return
-            type(self)._current = None
-        self._done.set()
-        self._thread.join(timeout=30)
-
-    def _live(self, workers: int, address: str | None, size: int) -> None:
-        if ray.is_initialized():
-            self._ready.set()
-            return
-        self.home = None if address else short_directory()
-        _hush()
-        with reaper(self.home) as watch:
-            try:
-                _start_ray(workers, address, size, self.home)
-                watch()
-            except BaseException as error:  # handed to whoever waits
-                self._error = error
-            self._ready.set()
-            self._done.wait()
-            with contextlib.suppress(Exception):
-                ray.shutdown()
-
-
-def _hush() -> None:
-    """Keep Ray's notes on dead workers off standard output, where results go: each becomes a trial's reason."""
-    with contextlib.suppress(AttributeError):
-        ray._private.worker.print_to_stdstream = lambda *_, **__: None
-
-
-def _start_ray(workers: int, address: str | None, size: int, home: Path | None) -> None:
-    common: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
-    if address:
-        common.pop("include_dashboard")
-        ray.init(address=address, **common)
-        return
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    if not os.access(Path.home(), os.W_OK):
-        # Ray keeps the token of local clusters in ~/.ray and does not start when it cannot.
-        os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-    ray.init(
-        address="local",
-        num_cpus=max(workers, os.cpu_count() or 1),
-        object_store_memory=2 * size + STORE,
-        _temp_dir=str(home),
-        **common,
-    )
