@@ -72,9 +72,10 @@ def strategy(
     if name not in STRATEGIES:
         raise unknown("strategy", name, [*STRATEGIES, "optuna:TPESampler"])
     made = _class(STRATEGIES[name])
+    chosen = dict(options or {})
     if "references" in inspect.signature(made).parameters:
-        known["references"] = references
-    return _strategy(name, made, options or {}, space, **known)
+        known["references"] = references and chosen.pop("references", True)
+    return _strategy(name, made, chosen, space, **known)
 
 
 def stopper(name: str | Stopper, *, epochs: int, options: Mapping[str, Any] | None = None) -> Stopper:

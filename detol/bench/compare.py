@@ -34,11 +34,17 @@ class Entry:
         strategy: name.
         options: of its constructor.
         label: what it is called in the answer; by default its name.
+        seeds: at most so many searches of it, for strategies that are slow; 0: as many as of the others.
     """
 
     strategy: str
     options: Mapping[str, Any] = field(default_factory=dict)
     label: str = ""
+    seeds: int = 0
+
+    def searches(self, of: int) -> int:
+        """Return how many of so many seeds it is run on."""
+        return min(self.seeds, of) if self.seeds else of
 
 
 @dataclass(frozen=True)
@@ -83,11 +89,17 @@ def compare(
         make(entry.strategy, table.space, seed=0, identity=identity(table, protocol), options=entry.options)
     work = _Work(table, table.space, protocol, make, _best_digest(table, protocol))
     found: dict[tuple[int, int], Run] = {}
+    searches = sum(entry.searches(seeds) for entry in entries)
     for place, seed, made in _runs(work, entries, seeds, processes or len(os.sched_getaffinity(0))):
         found[place, seed] = made
-        progress(len(found), len(entries) * seeds)
+        progress(len(found), searches)
     return [
-        summary(entry.label or entry.strategy, table, protocol, [found[place, seed] for seed in range(seeds)])
+        summary(
+            entry.label or entry.strategy,
+            table,
+            protocol,
+            [found[place, seed] for seed in range(entry.searches(seeds))],
+        )
         for place, entry in enumerate(entries)
     ]
 
@@ -104,7 +116,12 @@ def _best_digest(table: BenchTable, protocol: Protocol) -> str:
 def _runs(work: _Work, entries: Sequence[Entry], seeds: int, processes: int) -> Iterator[tuple[int, int, Run]]:
     global _work
     _work = work
-    jobs = [(place, entry, seed) for seed in range(seeds) for place, entry in enumerate(entries)]
+    jobs = [
+        (place, entry, seed)
+        for seed in range(seeds)
+        for place, entry in enumerate(entries)
+        if seed < entry.searches(seeds)
+    ]
     try:
         if processes == 1 or len(jobs) == 1 or "fork" not in multiprocessing.get_all_start_methods():
             with one_thread():
@@ -126,6 +143,7 @@ def _runs(work: _Work, entries: Sequence[Entry], seeds: int, processes: int) -> 
 
 
 def _run_alone(place: int, entry: Entry, seed: int) -> tuple[int, int, Run]:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # of what a strategy loads later (torch)
     with one_thread():
         return _run(place, entry, seed)
 

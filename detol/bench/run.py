@@ -1,6 +1,7 @@
 """One search on a table: the controller of real searches, over the simulated executor and clock."""
 
 import math
+import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -71,6 +72,7 @@ class Run:
         utilisation: share of the workers' time in use until the last training started, in [0, 1].
         ask_seconds: real seconds spent in the strategy.
         twins: rows that are the best row's network, as far as they were tried.
+        seconds: real seconds of the whole search.
     """
 
     rows: NDArray[np.int64]
@@ -79,6 +81,7 @@ class Run:
     utilisation: float
     ask_seconds: float
     twins: frozenset[int]
+    seconds: float = 0.0
 
 
 def run(table: BenchTable, strategy: Strategy, protocol: Protocol, *, seed: int = 0, best: str = "") -> Run:
@@ -94,6 +97,7 @@ def run(table: BenchTable, strategy: Strategy, protocol: Protocol, *, seed: int 
     Raises:
         UsageError: a candidate has no row.
     """
+    start = time.perf_counter()
     clock = SimulatedClock()
     executor = SimulatedExecutor(table, clock, protocol.workers)
     charged = Charged(strategy, clock if protocol.charge else SimulatedClock())
@@ -125,6 +129,7 @@ def run(table: BenchTable, strategy: Strategy, protocol: Protocol, *, seed: int 
         utilisation=executor.utilisation,
         ask_seconds=charged.seconds,
         twins=frozenset(r for r, d in zip(log.rows, log.digests, strict=True) if d == best),
+        seconds=time.perf_counter() - start,
     )
 
 

@@ -23,7 +23,8 @@ def summary(name: str, table: BenchTable, protocol: Protocol, runs: Sequence[Run
 
     ``mean_trainings_to_best`` counts a seed that did not find the table's best row (``--identity network``: a row of
     its network) as its whole budget. ``best``, ``test`` and ``regret`` are of the incumbent, which is chosen by the
-    objective alone, in the table's units.
+    objective alone, in the table's units. ``found_by`` is the share of seeds that had found the best by so many
+    trainings.
     """
     budget = int(protocol.trials) if np.isfinite(protocol.trials) else max(1, max(len(run.rows) for run in runs))
     length = min(budget, max(1, max(len(run.rows) for run in runs)))
@@ -48,15 +49,18 @@ def summary(name: str, table: BenchTable, protocol: Protocol, runs: Sequence[Run
     }
     return {
         "strategy": name,
+        "seeds": len(runs),
         "mean_trainings_to_best": _mean(needed),
         "median_trainings_to_best": float(np.median(needed)),
         "found": _mean(found),
+        "found_by": {str(k): _mean((needed <= k) & (found > 0)) for k in marks},
         "best": {str(k): sign * _mean(scores[:, k - 1]) for k in marks} | {"end": sign * _mean(scores[:, -1])},
         "test": tests,
         "trainings": _mean([len(run.rows) for run in runs]),
         "duplicates": _mean([run.duplicates for run in runs]),
         "utilisation": _mean([run.utilisation for run in runs]),
         "ask_seconds": float(sum(run.ask_seconds for run in runs) / max(1, sum(len(run.rows) for run in runs))),
+        "search_seconds": _mean([run.seconds for run in runs]),
         "simulated_seconds": _mean([run.ends[-1] if len(run.ends) else 0.0 for run in runs]),
         "regret": [{"trainings": int(k), "mean": float(regret[k - 1])} for k in at],
         "intervals": intervals,
@@ -95,5 +99,5 @@ def _incumbents(table: BenchTable, run: Run, length: int) -> NDArray[np.int64]:
     return np.concatenate([rows, np.full(length - len(rows), rows[-1], np.int64)])
 
 
-def _mean(values: Sequence[float] | Doubles) -> float:
+def _mean(values: Any) -> float:
     return float(np.mean(np.asarray(values, np.float64)))
