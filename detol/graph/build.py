@@ -65,11 +65,11 @@ class Body(nn.Module):
 
     def __init__(self, made: Plan) -> None:
         super().__init__()
-        names = _module_names(step.name for step in made.steps)
+        names = module_names(step.name for step in made.steps)
         self.nodes = nn.ModuleDict()
         self.projections = nn.ModuleDict()
         self._steps = [_Run(step, names[step.name]) for step in made.steps]
-        keys = _module_names(projection_name(term) for term in made.projections)
+        keys = module_names(projection_name(term) for term in made.projections)
         self._projected = {(t.source, t.after): keys[projection_name(t)] for t in made.projections}
         for step in made.steps:
             module = _module(step)
@@ -140,7 +140,7 @@ def _module(step: Step) -> nn.Module | None:
     return BUILDERS[step.work.kind](step.work, step.before, step.after)
 
 
-def _module_names(names: Iterable[str]) -> dict[str, str]:
+def module_names(names: Iterable[str]) -> dict[str, str]:
     """Return a key for each name that torch takes as the name of a submodule, readable and different for each."""
     found: dict[str, str] = {}
     for name in names:
