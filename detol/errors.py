@@ -50,6 +50,10 @@ class ShapeError(TopologyError):
     """A topology that does not fit the shape of its input; names the node, the shape and the rule."""
 
 
+class CheckpointError(DetolError):
+    """Weights or a checkpoint that cannot be read, or that belong to another network."""
+
+
 class TrialError(DetolError):
     """A trial that ended badly; the controller records it as a state with this reason."""
 

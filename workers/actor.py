@@ -4,21 +4,20 @@ import gc
 import importlib
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import ray
 
 from detol.search.records import Job, Report, State
+from detol.workers.entry import Entry, Progress
 from detol.workers.outcome import outcome
 
 if TYPE_CHECKING:
     from detol.workers.data.dataset import Dataset
     from detol.workers.group import Group, Rendezvous
 
-Entry = Callable[..., Iterator[Report | bytes]]
-"""``entry(job, data, *, group, stop)``: yields reports, and at the end the weights if there are any."""
 TRAINING = "detol.workers.train:run"
 LEAK = 16 * 2**20
 """Bytes of device memory above the baseline after which a worker is replaced."""
@@ -29,9 +28,9 @@ class Finish:
     """How one rank's part of a job ended.
 
     Args:
-        state: final.
+        state: final, or PAUSED.
         reason: one line.
-        weights: of rank 0, where there are any.
+        weights: of rank 0, where there are any; of a PAUSED job its checkpoint.
         extra: facts for the record.
         recycle: whether the process should be replaced.
     """
@@ -65,7 +64,7 @@ class Worker:
         device: ``cpu`` or ``cuda``.
         own_device: whether no other worker uses the same device.
         threads: of torch.
-        weights: whether trained weights are sent back.
+        weights: whether trained weights are sent back (checkpoints always are).
     """
 
     def __init__(
@@ -116,24 +115,22 @@ class Worker:
         from detol.workers.tensors import use_threads
 
         use_threads(self._threads)
-        group, last, weights = Group(), 0, None
+        group, progress = Group(), Progress(job)
         try:
             group = self._group(ticket, job, rank, place)
             for item in self._entry(job, self._data, group=group, stop=lambda: ticket in self._stopped):
-                if isinstance(item, bytes):
-                    weights = item if self._weights else None
-                    continue
-                last = item.epoch
-                if rank == 0:
-                    yield item
-            stopped = ticket in self._stopped and last < job.epochs
-            state, reason = (State.STOPPED, "stopped at a step boundary") if stopped else (State.COMPLETED, "")
+                report = progress.take(item)
+                if report and rank == 0:
+                    yield report
+            state, reason = progress.state(ticket in self._stopped)
         except Exception as error:  # a trial's failure is a result
             state, reason = outcome(error)
         group.close()
         self._stopped = {later for later in self._stopped if later > ticket}
         self._stores.pop(ticket, None)
-        yield Finish(state, reason, weights, {"device": self._device}, recycle=self._spoilt(state))
+        weights = progress.weights if state.scored and (self._weights or progress.paused) else None
+        extra = {"device": self._device, **progress.facts}
+        yield Finish(state, reason, weights, extra, recycle=self._spoilt(state))
 
     def _group(self, ticket: int, job: Job, rank: int, place: "Rendezvous | None") -> "Group":
         from detol.workers.group import Group, ProcessGroup

@@ -1,4 +1,7 @@
-"""Trained weights as safetensors bytes that carry the network's identity: no pickles, nothing executed on loading."""
+"""Trained weights as safetensors bytes that carry the network's identity: no pickles, nothing executed on loading.
+
+The whole state of a training is in :mod:`detol.workers.state`.
+"""
 
 import json
 from collections.abc import Mapping
@@ -7,20 +10,24 @@ import safetensors
 import safetensors.torch
 from torch import Tensor, nn
 
-from detol.errors import DetolError
+from detol.errors import CheckpointError
 from detol.graph.digest import digest
 from detol.graph.topology import Topology
 
 FORMAT = "1"
 
 
-class CheckpointError(DetolError):
-    """Weights that cannot be read, or that belong to another network."""
+__all__ = ["CheckpointError", "facts", "pack", "pack_state", "unpack"]
 
 
 def pack(model: nn.Module, topology: Topology, facts: Mapping[str, str] | None = None) -> bytes:
     """Return the state of a model with the digest of its topology (and further facts) as metadata."""
-    state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    return pack_state(model.state_dict(), topology, facts)
+
+
+def pack_state(tensors: Mapping[str, Tensor], topology: Topology, facts: Mapping[str, str] | None = None) -> bytes:
+    """Return a model's state, given as tensors by name, as :func:`pack` does."""
+    state = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     return safetensors.torch.save(state, {"format": FORMAT, "digest": digest(topology), **(facts or {})})
 
 

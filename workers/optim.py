@@ -3,7 +3,7 @@
 import inspect
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import torch
@@ -42,6 +42,36 @@ class Optimiser:
             self._step(self.inner)
         for parameter in self._parameters:
             parameter.grad = None
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return what the optimiser remembers as ``INDEX.KEY``, by the place of the parameter in the model.
+
+        Momentum buffers of SGD; first and second moments and step counts of AdamW.
+        """
+        return {
+            f"{place}.{key}": value
+            for place, parameter in enumerate(self._parameters)
+            for key, value in self.inner.state.get(parameter, {}).items()
+            if isinstance(value, torch.Tensor)
+        }
+
+    def restore(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Take over what :meth:`tensors` gave for the same model and recipe.
+
+        Raises:
+            ValueError: names or shapes that do not fit the model.
+        """
+        self.inner.state.clear()
+        for name, tensor in tensors.items():
+            place, _, key = name.partition(".")
+            if not place.isdigit() or int(place) >= len(self._parameters):
+                raise ValueError(f"the optimiser has no parameter {place}")
+            parameter = self._parameters[int(place)]
+            if tensor.ndim and tensor.shape != parameter.shape:
+                raise ValueError(f"{key} of parameter {place} has shape {[*tensor.shape]}, not {[*parameter.shape]}")
+            # In the layout of the parameter, since fused kernels walk through both side by side.
+            like = torch.empty_like(parameter, dtype=tensor.dtype) if tensor.ndim else torch.empty_like(tensor)
+            self.inner.state[parameter][key] = like.to(parameter.device).detach().copy_(tensor)
 
 
 def _make(groups: list[dict[str, Any]], recipe: Recipe, *, fused: bool) -> Optimizer:

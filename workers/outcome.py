@@ -52,6 +52,7 @@ _SEVERITY = (
     State.TIMED_OUT,
     State.LOST,
     State.STOPPED,
+    State.PAUSED,
     State.COMPLETED,
 )
 

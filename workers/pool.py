@@ -19,7 +19,8 @@ from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskErr
 
 from detol.errors import UsageError, WorkerLost
 from detol.search.records import Ended, Event, Job, Report, Reported, State
-from detol.workers.actor import TRAINING, About, Entry, Finish, Worker
+from detol.workers.actor import TRAINING, About, Finish, Worker
+from detol.workers.entry import Entry
 from detol.workers.local_ray import LocalRay
 from detol.workers.outcome import decisive, one_line
 
@@ -48,9 +49,8 @@ class RayExecutor:
         device: ``cpu``, ``cuda``, or ``auto`` for the GPUs that Ray sees.
         address: of a running Ray; a local one is started (and stopped at the end) by default.
         threads: of torch in each worker, when it trains on a CPU.
-        entry: what runs a job: ``module:function`` or a callable ``entry(job, data, *, group, stop)`` that yields
-            reports and, at last, the weights as bytes.
-        weights: whether trained weights are sent back.
+        entry: what runs a job: ``module:function`` or a callable (see :mod:`detol.workers.entry`).
+        weights: whether trained weights are sent back (checkpoints always are).
         grace: seconds past its limit, or after a stop, in which a job may still end by itself; then its processes are
             killed.
         runtime_env: of the workers, as Ray takes it (``py_modules`` to ship detol to other nodes).

@@ -14,16 +14,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from detol.errors import Diverged, TimedOut
+from detol.errors import CheckpointError, Diverged, TimedOut
 from detol.graph.build import build
 from detol.graph.topology import Topology
 from detol.search.recipe import Recipe
 from detol.search.records import Job, Report
 from detol.workers.augment import Augmenter
 from detol.workers.checkpoint import pack, unpack
+from detol.workers.entry import Item, Paused
 from detol.workers.group import Group, plain
 from detol.workers.metrics import measure
 from detol.workers.optim import Optimiser, learning_rate
+from detol.workers.outcome import one_line
+from detol.workers.state import Stamp, read, save
 from detol.workers.step import Criterion, memory_faults, mix, precision, seeded
 from detol.workers.tensors import Tensors, batches, load, steps_of
 
@@ -48,8 +51,15 @@ class Training:
         stop: asked at every step boundary; when any rank's says yes, all end after the same step.
         limit: seconds after which training ends with ``TimedOut``, at a step boundary.
         clock: seconds, never falling.
+        checkpoint: where to go on, from :meth:`checkpoint` of the same training anywhere; ``None``: at the start.
+        until: the epoch after which it pauses; 0 (or ``epochs``): it does not.
+
+    Attributes:
+        model: the network.
+        curve: the reports so far, those before the checkpoint included.
 
     Raises:
+        CheckpointError: a checkpoint that cannot be read, or one of another training.
         OutOfMemory: here or in ``reports``.
         UsageError: a recipe that does not fit the data.
         TopologyError: a topology that does not fit the data.
@@ -68,6 +78,8 @@ class Training:
         stop: Callable[[], bool] = lambda: False,
         limit: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
+        checkpoint: bytes | None = None,
+        until: int = 0,
     ) -> None:
         self._began = clock()
         self._clock, self._stop, self._limit = clock, stop, limit
@@ -84,9 +96,24 @@ class Training:
             self._called = self._group.wrap(model, sync_norm=recipe.sync_norm)
             self.model = plain(self._called)
             self._optimiser = Optimiser(self.model, recipe)
+        self._until = until or epochs
+        self._stamp = Stamp.of(topology, recipe, seed, epochs)
+        self.curve: list[Report] = []
+        if checkpoint is not None:
+            self._go_on(checkpoint)
+
+    @property
+    def epoch(self) -> int:
+        """Epochs over."""
+        return self.curve[-1].epoch if self.curve else 0
+
+    @property
+    def paused(self) -> bool:
+        """Whether it has come to its ``until`` with epochs left."""
+        return self.epoch == self._until < self._epochs
 
     def reports(self) -> Iterator[Report]:
-        """Train, and yield a report after each epoch; end early, without one, after a stop.
+        """Train, and yield a report after each further epoch; end early after a stop (without one) or at ``until``.
 
         Raises:
             Diverged: a training or validation loss is not finite.
@@ -94,7 +121,7 @@ class Training:
             TimedOut: the limit has passed.
             WorkerLost: another rank died or stopped answering.
         """
-        for epoch in range(1, self._epochs + 1):
+        for epoch in range(self.epoch + 1, self._until + 1):
             started = self._clock()
             with memory_faults(), self._group.guarded():
                 with seeded(self._device, self._seed, epoch, self._group.rank):
@@ -104,12 +131,37 @@ class Training:
                 metrics = {"train_loss": train_loss, **self._validate()}
             if not math.isfinite(metrics["val_loss"]):
                 raise Diverged(f"the validation loss is {metrics['val_loss']} after epoch {epoch}")
-            yield Report(epoch, metrics, self._clock() - started)
+            self.curve.append(Report(epoch, metrics, self._clock() - started))
+            yield self.curve[-1]
 
     def weights(self) -> bytes:
         """Return the present weights with the topology's digest (see :mod:`detol.workers.checkpoint`)."""
-        target = {"target_mean": repr(self._data.target_mean), "target_std": repr(self._data.target_std)}
-        return pack(self.model, self._topology, target if self._data.task == "regression" else None)
+        return pack(self.model, self._topology, self._units())
+
+    def checkpoint(self) -> bytes:
+        """Return the whole state after the last report (see :mod:`detol.workers.state`); not in the middle of an epoch.
+
+        All ranks have the same: one of them is enough.
+        """
+        if not self.curve:
+            raise ValueError("there is nothing to go on from before the first epoch")
+        return save(self.model, self._optimiser, self._stamp, self.curve, self._units())
+
+    def _go_on(self, checkpoint: bytes) -> None:
+        """Take over the state of the same training as it was after some epoch."""
+        saved = read(checkpoint, self._stamp)
+        try:
+            self.model.load_state_dict(dict(saved.model))
+            self._optimiser.restore(saved.optimiser)
+        except (RuntimeError, ValueError) as error:
+            raise CheckpointError(one_line(f"the checkpoint does not fit the network: {error}")) from None
+        self.curve = list(saved.reports)
+
+    def _units(self) -> dict[str, str]:
+        """Return what turns outputs of a regression into the target's units; nothing for a classification."""
+        if self._data.task != "regression":
+            return {}
+        return {"target_mean": repr(self._data.target_mean), "target_std": repr(self._data.target_std)}
 
     def _train(self, epoch: int) -> float | None:
         """Train one epoch; return the mean loss over its samples, or ``None`` when a stop ended it."""
@@ -180,8 +232,11 @@ def train(
     yield from Training(topology, data, recipe, epochs=epochs, seed=seed, **options).reports()
 
 
-def run(job: Job, data: Tensors, *, group: Group, stop: Callable[[], bool]) -> Iterator[Report | bytes]:
-    """Run a job: the reports, then the weights (rank 0 alone has them to send). The default entry of executors."""
+def run(job: Job, data: Tensors, *, group: Group, stop: Callable[[], bool]) -> Iterator[Item]:
+    """Run a job: the reports, then the weights, or the checkpoint of one that paused (rank 0 alone has them to send).
+
+    The default entry of executors (see :mod:`detol.workers.entry`).
+    """
     training = Training(
         job.candidate.topology,
         data,
@@ -191,9 +246,13 @@ def run(job: Job, data: Tensors, *, group: Group, stop: Callable[[], bool]) -> I
         group=group,
         stop=stop,
         limit=job.limit,
+        checkpoint=job.checkpoint,
+        until=job.until,
     )
     yield from training.reports()
-    if group.rank == 0:
+    if training.paused:
+        yield Paused(training.checkpoint() if group.rank == 0 else None)
+    elif group.rank == 0:
         yield training.weights()
 
 

@@ -3,19 +3,17 @@
 For debugging (a breakpoint in the training loop just works) and for searches on a machine without Ray.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from detol.errors import UsageError
-from detol.search.records import Ended, Event, Job, Report, Reported, State
+from detol.search.records import Ended, Event, Job, Reported
+from detol.workers.entry import Entry, Item, Progress
 from detol.workers.outcome import outcome
 
 if TYPE_CHECKING:
     from detol.workers.data.dataset import Dataset
-
-Entry = Callable[..., Iterator[Report | bytes]]
-"""``entry(job, data, *, group, stop)``: yields reports, and at the end the weights if there are any."""
 
 
 class InlineExecutor:
@@ -33,9 +31,9 @@ class InlineExecutor:
     ) -> None:
         self._dataset, self._device, self._threads, self._given = data, device, threads, entry
         self._job: Job | None = None
-        self._run: Iterator[Report | bytes] | None = None
+        self._run: Iterator[Item] | None = None
+        self._progress: Progress | None = None
         self._stop = False
-        self._last = 0
         self._closed = False
 
     def free(self) -> int:
@@ -46,7 +44,7 @@ class InlineExecutor:
         """Take a job; it starts at the next poll."""
         if job.width > self.free():
             raise UsageError(f"the inline executor runs one job of one rank at a time, got width {job.width}")
-        self._job, self._run, self._stop, self._last = job, None, False, 0
+        self._job, self._run, self._progress, self._stop = job, None, Progress(job), False
 
     def cancel(self, number: int) -> None:
         """Ask the job to stop at its next step; unknown numbers are ignored."""
@@ -55,22 +53,22 @@ class InlineExecutor:
 
     def poll(self, timeout: float) -> Sequence[Event]:  # noqa: ARG002  the work is done here, nothing is waited for
         """Train one epoch and return its report, or the end of the job; nothing when there is no job."""
-        job = self._job
-        if job is None:
+        job, progress = self._job, self._progress
+        if job is None or progress is None:
             return []
         try:
             if self._run is None:
                 self._run = self._entry(job, self._loaded, group=self._alone, stop=lambda: self._stop)
-            item = next(self._run, None)
+            for item in self._run:
+                report = progress.take(item)
+                if report:
+                    return [Reported(job.number, report)]
         except Exception as error:  # a trial's failure is a result
             state, reason = outcome(error)
             return [self._end(job, Ended(job.number, state, reason))]
-        if isinstance(item, Report):
-            self._last = item.epoch
-            return [Reported(job.number, item)]
-        stopped = self._stop and self._last < job.epochs
-        state, reason = (State.STOPPED, "stopped at a step boundary") if stopped else (State.COMPLETED, "")
-        return [self._end(job, Ended(job.number, state, reason, weights=item, extra={"device": self._device}))]
+        state, reason = progress.state(self._stop)
+        extra = {"device": self._device, **progress.facts}
+        return [self._end(job, Ended(job.number, state, reason, weights=progress.weights, extra=extra))]
 
     def close(self) -> None:
         """Drop the job; idempotent."""

@@ -5,6 +5,7 @@ import signal
 import time
 
 import pytest
+import torch
 
 from detol.errors import UsageError, WorkerLost
 from detol.graph.ops import op
@@ -12,6 +13,7 @@ from detol.graph.topology import chain
 from detol.search.recipe import Recipe
 from detol.search.records import Candidate, Ended, Job, Origin, Reported, State
 from detol.spaces.decisions import Decisions
+from detol.workers.checkpoint import unpack
 from detol.workers.data import read
 from detol.workers.pool import RayExecutor
 from detol.workers.train import evaluate, train
@@ -139,6 +141,25 @@ def test_synchronised_batch_norm_makes_widths_agree(pool):
     pool.submit(job(2, NORMED, recipe=Recipe(learning_rate=0.02), width=2))
     apart = curve(ended(pool))
     assert abs(apart[0]["train_loss"] - alone[0]["train_loss"]) > 1e-3
+
+
+@pytest.mark.parametrize("sync_norm", [False, True])
+def test_two_ranks_pause_and_go_on_to_the_bit(pool, sync_norm):
+    topology = chain(op("conv", channels=8), op("dropout", rate=0.2), op("conv", channels=8, stride=2))
+    recipe = Recipe(batch_size=200, augment="crop", sync_norm=sync_norm)
+    pool.submit(job(0, topology, recipe=recipe, width=2, epochs=4))
+    whole, weights = ended(pool), None
+    assert whole[-1].state is State.COMPLETED, whole[-1].reason
+    found = []
+    for until in (1, 3, 0):
+        wait_for(pool, 2)
+        pool.submit(job(1, topology, recipe=recipe, width=2, epochs=4, until=until, checkpoint=weights))
+        events = ended(pool)
+        assert events[-1].state is (State.PAUSED if until else State.COMPLETED), events[-1].reason
+        found, weights = found + curve(events), events[-1].weights
+    assert found == curve(whole)
+    one, two = unpack(weights, topology), unpack(whole[-1].weights, topology)
+    assert all(torch.equal(tensor, two[name]) for name, tensor in one.items())
 
 
 def test_ranks_agree_and_gather_and_never_see_the_test_split(pool, digits):

@@ -1,0 +1,139 @@
+"""The whole state of a training at an epoch boundary as safetensors bytes: where another worker goes on, to the bit.
+
+What is state: the weights and buffers, the optimiser's memory of each parameter, how many epochs are over, and the
+curve so far. What is not, because it follows from these: the learning rate and the sampler (functions of the epoch, the
+seed and the length of the schedule), and every random generator (each epoch has its own, made from the seed, the epoch
+and the rank). The ranks of a group agree on all of it at an epoch boundary, where the running statistics of batch norm
+have just been averaged: one checkpoint serves them all. Nothing is pickled, nothing executed on loading.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import safetensors
+import safetensors.torch
+from torch import Tensor, nn
+
+from detol.errors import CheckpointError
+from detol.graph.digest import digest
+from detol.graph.topology import Topology
+from detol.search.recipe import Recipe
+from detol.search.records import Report
+from detol.workers.checkpoint import facts, pack_state
+from detol.workers.optim import Optimiser
+
+KIND = "training"
+FORMAT = "1"
+_MODEL, _OPTIMISER = "model.", "optimiser."
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """Whose state it is: only the same training may go on from it.
+
+    Args:
+        topology: digest of the network.
+        recipe: digest of the recipe.
+        seed: of the training.
+        epochs: length of its schedule.
+    """
+
+    topology: str
+    recipe: str
+    seed: int
+    epochs: int
+
+    @classmethod
+    def of(cls, topology: Topology, recipe: Recipe, seed: int, epochs: int) -> "Stamp":
+        """Return the stamp of a training."""
+        return cls(digest(topology), recipe.digest, seed, epochs)
+
+    def facts(self) -> dict[str, str]:
+        """Return it as metadata; the digest stands under the same name as in weights alone."""
+        return {
+            "digest": self.topology,
+            "recipe": self.recipe,
+            "seed": str(self.seed),
+            "epochs": str(self.epochs),
+        }
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A training's state, read back: epochs over, the curve so far, tensors by name (on the host)."""
+
+    epoch: int
+    reports: tuple[Report, ...]
+    model: Mapping[str, Tensor]
+    optimiser: Mapping[str, Tensor]
+
+
+def save(
+    model: nn.Module, optimiser: Optimiser, stamp: Stamp, reports: Sequence[Report], more: Mapping[str, str]
+) -> bytes:
+    """Return the state after the last of ``reports`` as bytes; ``more`` are facts that its weights alone carry, too."""
+    tensors = {f"{_MODEL}{name}": _plain(tensor) for name, tensor in model.state_dict().items()}
+    tensors |= {f"{_OPTIMISER}{name}": _plain(tensor) for name, tensor in optimiser.tensors().items()}
+    curve = [[report.epoch, dict(report.metrics), report.seconds] for report in reports]
+    about = {"format": FORMAT, "kind": KIND, "epoch": str(reports[-1].epoch), "curve": json.dumps(curve)}
+    return safetensors.torch.save(tensors, {**more, **stamp.facts(), **about})
+
+
+def read(checkpoint: bytes, stamp: Stamp) -> Saved:
+    """Return a saved state for the training with this stamp.
+
+    Raises:
+        CheckpointError: bytes that are cut short or no checkpoint of a training, or one of another training.
+    """
+    found = _facts(checkpoint)
+    for name, wanted in stamp.facts().items():
+        if found.get(name) != wanted:
+            raise CheckpointError(
+                f"the checkpoint is of another training: its {name} is {found.get(name)}, not {wanted}; start again"
+            )
+    tensors = _tensors(checkpoint)
+    try:
+        curve = tuple(Report(int(epoch), metrics, seconds) for epoch, metrics, seconds in json.loads(found["curve"]))
+        epoch = int(found["epoch"])
+        if not curve or curve[-1].epoch != epoch or not 1 <= epoch <= stamp.epochs:
+            raise ValueError(f"epoch {epoch} of {stamp.epochs}")
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"the checkpoint's curve cannot be read ({error}): start again") from None
+    return Saved(epoch, curve, _part(tensors, _MODEL), _part(tensors, _OPTIMISER))
+
+
+def weights_in(checkpoint: bytes, topology: Topology) -> bytes:
+    """Return the weights in a checkpoint as :func:`detol.workers.checkpoint.pack` packs them.
+
+    Raises:
+        CheckpointError: bytes that are no checkpoint of a training, or one of another network.
+    """
+    found = _facts(checkpoint)
+    if found.get("digest") != digest(topology):
+        raise CheckpointError(f"the checkpoint is of {found.get('digest')}, not of {digest(topology)}")
+    more = {name: value for name, value in found.items() if name.startswith("target_")}
+    return pack_state(_part(_tensors(checkpoint), _MODEL), topology, more)
+
+
+def _facts(checkpoint: bytes) -> dict[str, str]:
+    found = facts(checkpoint)
+    if found.get("kind") != KIND or found.get("format") != FORMAT:
+        raise CheckpointError("these bytes are not a checkpoint of a training that this detol can read: start again")
+    return found
+
+
+def _tensors(checkpoint: bytes) -> dict[str, Tensor]:
+    try:
+        return safetensors.torch.load(checkpoint)
+    except safetensors.SafetensorError as error:
+        raise CheckpointError(f"the checkpoint cannot be read ({error}): start again") from None
+
+
+def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    # Clones, since tensors that share memory (a parameter used twice) are refused.
+    return tensor.detach().cpu().contiguous().clone()
