@@ -1,0 +1,1 @@
+"""Pruning of trained networks, step by step: edges and nodes, channels and filters, neurons."""

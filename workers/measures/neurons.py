@@ -1,0 +1,222 @@
+"""Neurons that are nearly redundant: near-constant, near-silent, or near-duplicates of another one in their layer.
+
+Each can be replaced by a constant, or by a constant plus a multiple of the other (its least-squares regression), which
+what reads the layer takes over; so the function stays nearly as it was.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from detol.graph.prune import prunable
+from detol.workers.measures.probe import Probe
+
+MOST = 0.7
+"""At most this share of a layer's units is offered for removal at once."""
+SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0)
+"""Shares of the offered removals after which the held-out loss is measured."""
+POSITIONS = 65_536
+"""At most so many samples and positions are taken into the statistics of a convolution."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Statistics:
+    """Mean (C,) and covariance (C, C) of a layer's units over samples (and positions), float64."""
+
+    mean: Tensor
+    covariance: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Removal:
+    """A unit that ``constant`` + ``factor`` * the unit ``stands`` replaces (``stands`` -1: the constant alone)."""
+
+    node: str
+    unit: int
+    stands: int
+    factor: float
+    constant: float
+    harm: float
+
+
+def neurons(probe: Probe) -> dict[str, Any]:
+    """Return removals in the order in which to make them, and the held-out loss after some counts of them.
+
+    ``loss``: mean loss over held samples; ``plain``: of a network that only knows the class shares. ``removals``:
+    [node, unit, stands, factor, constant]. ``ladder``: [count, loss] after the first ``count`` removals, before any
+    training. The order is by harm for each parameter saved; harm is the mean over samples of the squared change of the
+    outputs, to first order (outputs' Jacobian by random signs, Hutchinson 1990).
+    """
+    found = probe.units
+    owners = [int(unit) for layout in found.made.values() for unit in layout]
+    shared = {unit for unit, count in zip(*np.unique(owners, return_counts=True), strict=True) if count > 1}
+    names = [
+        name
+        for name in prunable(found)
+        if name in probe.modules and len(found.made[name]) > 1 and shared.isdisjoint(map(int, found.made[name]))
+    ]
+    whole = probe.held_loss()
+    removals = _chosen(_offers(probe, names), _saved(probe, names), {n: len(found.made[n]) for n in names})
+    ladder = []
+    for count in sorted({max(1, round(share * len(removals))) for share in SHARES}) if removals else ():
+        with probe.changed(_replaced(removals[:count], probe.data.device)):
+            ladder.append([count, _round(probe.held_loss())])
+    return {
+        "loss": _round(whole),
+        "plain": _round(probe.plain_loss),
+        "removals": [[r.node, r.unit, r.stands, _round(r.factor), _round(r.constant)] for r in removals],
+        "ladder": ladder,
+    }
+
+
+def _offers(probe: Probe, names: Sequence[str]) -> dict[str, list[list[_Removal]]]:
+    """Return for each node and unit what may replace it: a constant, or its nearest relative."""
+    statistics = _statistics(probe, names)
+    twins = {name: _twins(statistics[name]) for name in names}
+    harm = _harm(probe, names, statistics, twins)
+    offers: dict[str, list[list[_Removal]]] = {}
+    for name in names:
+        mean, (twin, slope) = statistics[name].mean, twins[name]
+        constants, merges = harm[name]
+        intercept = mean - slope * mean[twin]
+        offers[name] = [
+            [
+                _Removal(name, unit, -1, 0.0, float(mean[unit]), float(constants[unit])),
+                _Removal(name, unit, int(twin[unit]), float(slope[unit]), float(intercept[unit]), float(merges[unit])),
+            ]
+            for unit in range(len(mean))
+        ]
+    return offers
+
+
+@torch.inference_mode()
+def _statistics(probe: Probe, names: Sequence[str]) -> dict[str, _Statistics]:
+    sums: dict[str, tuple[int, Tensor, Tensor]] = {}
+    for x, _ in probe.seen() if names else ():
+        with probe.outputs(names) as left:
+            probe.model(x)
+        for name in names:
+            rows = _rows(left[name], probe.samples)
+            count, total, gram = sums.get(
+                name, (0, rows.new_zeros(rows.shape[1]), rows.new_zeros((rows.shape[1],) * 2))
+            )
+            sums[name] = (count + len(rows), total + rows.sum(0), gram + rows.T @ rows)
+    found = {}
+    for name, (count, total, gram) in sums.items():
+        mean = total / count
+        found[name] = _Statistics(mean, gram / count - torch.outer(mean, mean))
+    return found
+
+
+def _rows(value: Tensor, samples: int) -> Tensor:
+    """Return (rows, C) float64 of (B, C, ...): every position, or evenly spaced ones where there are too many."""
+    rows = _positions(value).transpose(1, 2)
+    stride = max(1, rows.shape[1] * samples // POSITIONS)
+    return rows[:, ::stride].reshape(-1, value.shape[1]).double()
+
+
+def _positions(value: Tensor) -> Tensor:
+    """Return (B, C, positions) of (B, C, ...)."""
+    return value.reshape(*value.shape[:2], -1)
+
+
+def _twins(found: _Statistics) -> tuple[Tensor, Tensor]:
+    """Return for each unit the one it correlates with most, and the slope of its regression on that one."""
+    variance = found.covariance.diagonal().clamp_min(0)
+    spread = variance.clamp_min(1e-24).sqrt()
+    correlation = (found.covariance / torch.outer(spread, spread)).abs()
+    correlation[:, variance <= 1e-12] = -1  # a constant stands for nothing
+    correlation.fill_diagonal_(-2)
+    twin = correlation.argmax(1)
+    rows = torch.arange(len(twin), device=twin.device)
+    slope = found.covariance[rows, twin] / variance[twin].clamp_min(1e-12)
+    return twin, slope
+
+
+def _harm(
+    probe: Probe,
+    names: Sequence[str],
+    statistics: dict[str, _Statistics],
+    twins: dict[str, tuple[Tensor, Tensor]],
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """Return by node the harm of replacing each unit by its mean, and by its regression on its twin."""
+    total = {name: (torch.zeros_like(s.mean), torch.zeros_like(s.mean)) for name, s in statistics.items()}
+    signs = torch.Generator(probe.data.device).manual_seed(0)
+    for x, _ in probe.seen() if names else ():
+        with probe.outputs(names) as left:
+            output = probe.model(x)
+        sign = torch.randint(0, 2, output.shape, generator=signs, device=output.device).to(output.dtype) * 2 - 1
+        if output.shape[1] > 1:
+            sign = sign - sign.mean(1, keepdim=True)  # what all logits share does not matter
+        slopes = torch.autograd.grad((output * sign).sum(), [left[name] for name in names])
+        for name, slope in zip(names, slopes, strict=True):
+            value, slope = _positions(left[name].detach()).double(), _positions(slope).double()
+            mean, (twin, factor) = statistics[name].mean[:, None], twins[name]
+            centred = value - mean
+            rest = centred - factor[:, None] * centred[:, twin]
+            for into, change in zip(total[name], (centred, rest), strict=True):
+                into += (change * slope).sum(2).square().sum(0) / probe.samples
+    return total
+
+
+def _saved(probe: Probe, names: Sequence[str]) -> dict[str, float]:
+    """Return by node how many parameters one unit takes: its own and those that read it."""
+    sizes = dict(probe.model.named_parameters())
+    saved = dict.fromkeys(names, 0.0)
+    for axis in probe.units.axes:
+        if axis.parameter in sizes:
+            parameter = sizes[axis.parameter]
+            for name in names:
+                positions = int((axis.units == probe.units.made[name][0]).sum())
+                saved[name] += positions * parameter.numel() / parameter.shape[axis.axis]
+    return saved
+
+
+def _chosen(offers: dict[str, list[list[_Removal]]], saved: dict[str, float], widths: dict[str, int]) -> list[_Removal]:
+    """Choose greedily, least harm first; who stands for another stays, and a layer keeps 1 - ``MOST`` of its units."""
+    every = [removal for units in offers.values() for unit in units for removal in unit]
+    every.sort(key=lambda r: (r.harm / max(saved[r.node], 1.0), r.node, r.unit, r.stands))
+    gone: dict[str, set[int]] = {name: set() for name in offers}
+    needed: dict[str, set[int]] = {name: set() for name in offers}
+    chosen = []
+    for removal in every:
+        out, stay = gone[removal.node], needed[removal.node]
+        full = len(out) + 1 > MOST * widths[removal.node]
+        if full or removal.unit in out or removal.unit in stay or removal.stands in out:
+            continue
+        out.add(removal.unit)
+        if removal.stands >= 0:
+            stay.add(removal.stands)
+        chosen.append(removal)
+    return chosen
+
+
+def _replaced(removals: Sequence[_Removal], device: torch.device) -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
+    """Return what makes the removals in the outputs of their nodes."""
+    by_node: dict[str, list[_Removal]] = {}
+    for removal in removals:
+        by_node.setdefault(removal.node, []).append(removal)
+
+    def change(several: Sequence[_Removal]) -> Callable[[Tensor, Tensor], Tensor]:
+        gone = torch.tensor([r.unit for r in several], device=device)
+        stands = torch.tensor([max(r.stands, 0) for r in several], device=device)
+        factor = torch.tensor([r.factor for r in several], device=device)
+        constant = torch.tensor([r.constant for r in several], device=device)
+
+        def replace(entered: Tensor, left: Tensor) -> Tensor:  # noqa: ARG001  the signature of changes
+            shape = (1, -1) + (1,) * (left.ndim - 2)
+            result = left.clone()
+            result[:, gone] = (constant.view(shape) + factor.view(shape) * left[:, stands]).to(left.dtype)
+            return result
+
+        return replace
+
+    return {name: change(several) for name, several in by_node.items()}
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.6g}")
