@@ -123,6 +123,10 @@ class Topology:
         found = ahead & behind
         return frozenset(found) if self.output in ahead else frozenset()
 
+    def forget(self) -> None:
+        """Drop what was computed of it (it is computed again when asked for): most of what a kept topology takes."""
+        self.__dict__.clear()
+
     def __eq__(self, other: object) -> bool:
         """Return whether names, operations and edges are the same. For equality of networks compare digests."""
         if not isinstance(other, Topology):
