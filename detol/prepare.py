@@ -64,7 +64,7 @@ def prepare(
     """
     workers = _workers(settings)
     wire.tracking_uri(settings.tracking, settings.db)
-    stopper = wire.stopper(settings.stop, epochs=settings.epochs, options=settings.section("stop"))
+    wire.stopper(settings.stop, epochs=settings.epochs, options=settings.section("stop"))
     searched = space or (catalogue.load(settings.space) if settings.space != "auto" else None)
     if searched and strategy is None:  # before the data: a typo should not cost the time to read them
         wire.strategy(settings.strategy, searched, options=settings.section("strategy"))
@@ -74,6 +74,14 @@ def prepare(
     _check_space(searched, dataset)
     objectives = given or defaults.objectives(dataset.task)
     check_objectives(objectives, [*defaults.METRICS[dataset.task], *defaults.COSTS])
+    stopper = wire.stopper(
+        settings.stop,
+        epochs=settings.epochs,
+        options=settings.section("stop"),
+        objectives=objectives,
+        trials=settings.trials,
+        seed=settings.seed,
+    )
     recipe = recipe or _recipe(settings, dataset)
     memory = devices.memory(workers, settings.device)
     task = Task(

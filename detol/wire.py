@@ -5,7 +5,7 @@ Each is imported when it is asked for, so that a command loads only what it uses
 
 import importlib
 import inspect
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from detol.config import Settings, runs_directory
 from detol.errors import UsageError, unknown
 from detol.search.protocols import Executor, SearchSpace, Stopper, Strategy
-from detol.search.records import Candidate
+from detol.search.records import Candidate, Objective
 from detol.search.task import Task
 
 if TYPE_CHECKING:
@@ -39,7 +39,11 @@ STOPPERS = {
     "median": "detol.stopping.median:MedianStop",
     "plateau": "detol.stopping.plateau:Plateau",
     "asha": "detol.stopping.asha:Asha",
+    "promote": "detol.stopping.promotion:PromotingAsha",
+    "hyperband": "detol.stopping.hyperband:Hyperband",
+    "pasha": "detol.stopping.pasha:Pasha",
 }
+"""Stopping rules by name; ``promote+median`` joins some: one of them may pause trials, any of them may stop one."""
 
 
 def strategy(
@@ -78,20 +82,61 @@ def strategy(
     return _strategy(name, made, chosen, space, **known)
 
 
-def stopper(name: str | Stopper, *, epochs: int, options: Mapping[str, Any] | None = None) -> Stopper:
+def stopper(
+    name: str | Stopper,
+    *,
+    epochs: int,
+    options: Mapping[str, Any] | None = None,
+    objectives: Sequence[Objective] = (),
+    trials: int | None = None,
+    seed: int = 0,
+) -> Stopper:
     """Return the stopping rule of that name for trials of ``epochs`` epochs; an object is returned as it is.
+
+    Args:
+        name: of a rule, or of several with ``+`` between them; each option goes to the rules that have it.
+        epochs: of a training to its end.
+        options: of the rules; ``audit_share`` is one of all of them: the share of the trials that run to their end
+            whatever the rule says, by default 0.05 (``detol results audit``).
+        objectives: of the search; with several of them rungs rank by fronts.
+        trials: of the search, where known.
+        seed: of the search; with ``trials`` it decides which trials the audit spares.
 
     Raises:
         UsageError: an unknown name or option, or a value against its rule.
     """
     if not isinstance(name, str):
         return name
-    if name not in STOPPERS:
-        raise unknown("stopper", name, STOPPERS)
-    made = _class(STOPPERS[name])
-    fixed = {"epochs": epochs} if "epochs" in inspect.signature(made).parameters else {}
-    chosen: Stopper = _make(name, made, options or {}, **fixed)
-    return chosen
+    given = dict(options or {})
+    names = name.split("+")
+    for part in names:
+        if part not in STOPPERS:
+            raise unknown("stopper", part, STOPPERS)
+        if names.count(part) > 1:
+            raise UsageError(f"each rule is named once, got {name!r}")
+    share = given.pop("audit_share", None)
+    made = {part: _class(STOPPERS[part]) for part in names}
+    taken = {part: set(inspect.signature(each).parameters) for part, each in made.items()}
+    fixed = {"epochs": epochs, "objectives": tuple(objectives)}
+    open_ = sorted(set().union(*taken.values()) - set(fixed))
+    for key in given:
+        if key not in open_:
+            raise unknown(f"option of {name}", key, [*open_, "audit_share"])
+    rules: list[Stopper] = [
+        _make(
+            part,
+            each,
+            {key: value for key, value in given.items() if key in taken[part]},
+            **{key: value for key, value in fixed.items() if key in taken[part]},
+        )
+        for part, each in made.items()
+    ]
+    from detol.stopping.audited import SHARE, audited
+    from detol.stopping.joined import joined
+
+    if name == "none" and share is None:
+        return rules[0]
+    return audited(joined(rules), share=SHARE if share is None else share, trials=trials, seed=seed)
 
 
 def _strategy(name: str, made: Any, options: Mapping[str, Any], space: SearchSpace, **fixed: Any) -> Strategy:

@@ -1,7 +1,7 @@
 """What stopping rules read from learning curves, and how they check their options."""
 
-import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 
 from detol.errors import UsageError
 from detol.search.records import Trial
@@ -12,25 +12,36 @@ def unfinished(trial: Trial) -> bool:
     return bool(trial.reports) and trial.epoch < trial.epochs
 
 
-def at(trial: Trial, epoch: int) -> float:
-    """Return the score at the first report at or after ``epoch``; NaN when there is none (or it is not finite).
+def index_at(trial: Trial, epoch: int) -> int:
+    """Return the position of the first report at or after ``epoch``, -1 when there is none.
 
     Takes logarithmic time at worst, and constant time when there is a report after each epoch.
     """
     reports = trial.reports
     if len(reports) >= epoch and reports[epoch - 1].epoch == epoch:
-        return trial.curve[epoch - 1]
+        return epoch - 1
     index = bisect_left(reports, epoch, key=lambda report: report.epoch)
-    return trial.curve[index] if index < len(reports) else math.nan
+    return index if index < len(reports) else -1
 
 
-def exactly_at(trial: Trial, epoch: int) -> float:
-    """Return the score of the report after ``epoch``; NaN when there is none (or it is not finite)."""
-    reports = trial.reports
-    if len(reports) >= epoch and reports[epoch - 1].epoch == epoch:
-        return trial.curve[epoch - 1]
-    index = bisect_left(reports, epoch, key=lambda report: report.epoch)
-    return trial.curve[index] if index < len(reports) and reports[index].epoch == epoch else math.nan
+def reached(trial: Trial, rungs: Sequence[int]) -> list[int]:
+    """Return the rungs (epochs, ascending) that the last report of a trial reached, and the one before did not."""
+    before = trial.reports[-2].epoch if len(trial.reports) > 1 else 0
+    return list(rungs[bisect_right(rungs, before) : bisect_right(rungs, trial.epoch)])
+
+
+def standing(trial: Trial, rungs: Sequence[int]) -> int:
+    """Return the position of the highest rung (epochs, ascending) that a trial has reached, -1 for none."""
+    return bisect_right(rungs, trial.epoch) - 1
+
+
+def ladder(grace: int, eta: int, end: int) -> tuple[int, ...]:
+    """Return the rungs ``grace * eta**k`` below ``end``, in epochs counted from the start of a trial."""
+    rungs = []
+    while grace < end:
+        rungs.append(grace)
+        grace *= eta
+    return tuple(rungs)
 
 
 def whole(name: str, value: int, low: int) -> None:

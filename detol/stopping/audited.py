@@ -1,0 +1,110 @@
+"""A share of the trials that a rule does not stop, so that what the rule costs can be measured (late bloomers)."""
+
+import hashlib
+import math
+from collections.abc import Iterable, Sequence
+
+from detol.errors import UsageError
+from detol.search.protocols import Pauser, Stopper
+from detol.search.records import Trial, Verdict
+from detol.stopping.curves import whole
+
+SHARE = 0.05
+"""Of the trials, by default."""
+LEAST = 3
+"""Trials that run to their end at least, but no more than a third of a search."""
+
+
+class Audited:
+    """A rule, and a share of the trials that run to their end whatever it says.
+
+    Which ones depends on their number and the search's seed alone: one, drawn by lot, of each ``period`` in a row.
+    ``detol results audit`` compares what became of them with what the rule would have done. A curve that is not finite
+    is stopped all the same.
+
+    Args:
+        rule: the rule.
+        share: of the trials, in (0, 1].
+        trials: of the search, where known: at least 3 of them are spared, but not more than a third.
+        seed: of the search.
+
+    Raises:
+        UsageError: a share out of range.
+    """
+
+    def __init__(self, rule: Stopper, *, share: float = SHARE, trials: int | None = None, seed: int = 0) -> None:
+        self.period = period(share, trials)
+        self.rule, self.seed = rule, seed
+
+    def spared(self, number: int) -> bool:
+        """Return whether the trial of that number runs to its end whatever the rule says."""
+        block, place = divmod(number, self.period)
+        lot = hashlib.sha256(f"audit {self.seed} {block}".encode()).digest()
+        return place == int.from_bytes(lot[:8], "big") % self.period
+
+    def judge(self, trial: Trial, peers: Iterable[Trial]) -> Verdict:
+        """Return what the rule says, and CONTINUE for a trial that is spared."""
+        if self.spared(trial.number) and (not trial.curve or math.isfinite(trial.curve[-1])):
+            return Verdict.CONTINUE
+        return self.rule.judge(trial, peers)
+
+
+class AuditedPauser(Audited):
+    """The same for a rule that pauses: spared trials do not rest.
+
+    Args:
+        rule: the rule.
+        share, trials, seed: as in :class:`Audited`.
+    """
+
+    def __init__(self, rule: Pauser, *, share: float = SHARE, trials: int | None = None, seed: int = 0) -> None:
+        super().__init__(rule, share=share, trials=trials, seed=seed)
+        self._pauser = rule
+
+    def milestone(self, trial: Trial) -> int:
+        """Return what the rule says, and the end of the training for a trial that is spared."""
+        return trial.epochs if self.spared(trial.number) else self._pauser.milestone(trial)
+
+    def promote(self, paused: Sequence[Trial], peers: Iterable[Trial]) -> int | None:
+        """Return whom the rule promotes."""
+        return self._pauser.promote(paused, peers)
+
+
+def audited(rule: Stopper, *, share: float = SHARE, trials: int | None = None, seed: int = 0) -> Stopper:
+    """Return the rule with a share of the trials spared; the rule itself for a share of 0.
+
+    Raises:
+        UsageError: a share out of range.
+    """
+    check_share(share)
+    if not share:
+        return rule
+    if isinstance(rule, Pauser):
+        return AuditedPauser(rule, share=share, trials=trials, seed=seed)
+    return Audited(rule, share=share, trials=trials, seed=seed)
+
+
+def check_share(share: float) -> None:
+    """Check the option.
+
+    Raises:
+        UsageError: no number in [0, 1].
+    """
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise UsageError(f"audit_share must be a number in [0, 1] (0: no audit), got {share!r}")
+
+
+def period(share: float, trials: int | None) -> int:
+    """Return in how many consecutive trials one is spared, >= 1.
+
+    Raises:
+        UsageError: a share that is not in (0, 1].
+    """
+    check_share(share)
+    if not share:
+        raise UsageError("audit_share must be above 0 where trials are spared, got 0")
+    wanted = math.floor(1 / share)
+    if trials is None:
+        return wanted
+    whole("trials", trials, 1)
+    return min(wanted, max(LEAST, trials // LEAST))
