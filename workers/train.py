@@ -6,7 +6,7 @@ seed, and each epoch has generators of its own.
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -147,6 +147,18 @@ class Training:
             raise ValueError("there is nothing to go on from before the first epoch")
         return save(self.model, self._optimiser, self._stamp, self.curve, self._units())
 
+    def measured(self, names: Sequence[str]) -> dict[str, str]:
+        """Return measures of the network as it is now, as JSON texts by name (see :mod:`detol.workers.measures`).
+
+        Raises:
+            OutOfMemory: host or device memory ran out.
+            UsageError: an unknown measure.
+        """
+        from detol.workers.measures import measured
+
+        with memory_faults():
+            return measured(names, self.model, self._topology, self._data)
+
     def _go_on(self, checkpoint: bytes) -> None:
         """Take over the state of the same training as it was after some epoch."""
         saved = read(checkpoint, self._stamp)
@@ -253,6 +265,8 @@ def run(job: Job, data: Tensors, *, group: Group, stop: Callable[[], bool]) -> I
     if training.paused:
         yield Paused(training.checkpoint() if group.rank == 0 else None)
     elif group.rank == 0:
+        if job.measures and training.epoch == job.epochs:
+            yield training.measured(job.measures)
         yield training.weights()
 
 
