@@ -70,7 +70,9 @@ def difference(first: Topology, second: Topology) -> Difference:
         if key in marks[0] or other in marks[1]:
             continue  # each cell is drawn once
         pairs = align(one, two)
-        marks[0][key], marks[1][other] = before, after = {}, {}
+        before: Marks = {}
+        after: Marks = {}
+        marks[0][key], marks[1][other] = before, after
         removed, added = _edges(one, two, pairs, before, after)
         gone, new = gone + removed, new + added
         for change in _nodes(one, two, pairs):
@@ -127,8 +129,9 @@ def _alike(one: Node, two: Node, *, called: bool) -> float:
         return 100.0 if ends[0] == ends[1] else -100.0
     bonus = _CALLED if called else 0.0
     if isinstance(one, Topology) or isinstance(two, Topology):
-        both = isinstance(one, Topology) and isinstance(two, Topology)
-        return bonus + (_EQUAL if both and digest(one) == digest(two) else _ALIKE if both else 0.0)
+        if isinstance(one, Topology) and isinstance(two, Topology):
+            return bonus + (_EQUAL if digest(one) == digest(two) else _ALIKE)
+        return bonus
     return bonus + (_EQUAL if one == two else _ALIKE if one.kind == two.kind else 0.0)
 
 

@@ -119,7 +119,8 @@ def svg(
         f'<svg xmlns="http://www.w3.org/2000/svg" class="topology" viewBox="0 0 {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}" role="img"><title>{_escape(repr(topology))}</title>'
         f"{f'<style>{STYLE}</style>' if style else ''}"
-        '<defs><marker id="a" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<defs><marker id="a" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="10" markerHeight="10" '
+        'markerUnits="userSpaceOnUse" orient="auto">'
         '<path d="M0 0.5L8 4L0 7.5z" fill="#64748b"/></marker></defs>'
         f'<rect width="100%" height="100%" fill="#ffffff"/>{"".join(body)}</svg>'
     )

@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from detol.errors import UsageError, unknown
+from detol.results import owner
 from detol.results.places import search_id
 from detol.results.rows import from_text
 from detol.results.schema import costs, data_sets, parents, searches, trials
@@ -211,20 +212,27 @@ def counts(connection: sa.Connection, search: str) -> dict[str, dict[str, int]]:
 
 
 def pulse(connection: sa.Connection, search: str | None = None) -> str:
-    """Return a text that changes whenever something of a search, or of all, does: a new trial, a report, an end."""
+    """Return a text that changes whenever something of a search, or of all, does.
+
+    A new trial, a report, an end, ten more seconds of a search that runs, a controller that died.
+    """
     totals = sa.select(
         sa.func.count(),
         sa.func.sum(trials.c.epoch),
         sa.func.sum(trials.c.attempt),
-        sa.func.count(trials.c.state.distinct()),
         sa.func.count(sa.case((trials.c.state == "running", 1))),
+        sa.func.count(sa.case((trials.c.state == "paused", 1))),
         sa.func.max(trials.c.ended),
     )
-    runs = sa.select(searches.c.id, searches.c.state, searches.c.owner, searches.c.trials).order_by(searches.c.id)
+    runs = sa.select(searches).order_by(searches.c.id)
     if search is not None:
         found = search_id(connection, search)
         totals, runs = totals.where(trials.c.search == found), runs.where(searches.c.id == found)
-    return repr((connection.execute(totals).one(), connection.execute(runs).all()))
+    seen = [
+        (row["id"], row["state"], row["trials"], row["consumed"] // 10, owner.alive(row))
+        for row in connection.execute(runs).mappings()
+    ]
+    return repr((tuple(connection.execute(totals).one()), seen))
 
 
 def data_rows(connection: sa.Connection) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from detol.errors import UsageError
 from detol.graph import codec
 from detol.results import browse, pictures, places, rank, totals
 from detol.results.browse import Filter, TrialPage, TrialRow
-from detol.results.pictures import Point
+from detol.results.pictures import Point, front_of
 from detol.results.places import Found
 from detol.results.rank import FrontRow, TopRow, Which
 from detol.results.rows import from_text
@@ -37,6 +37,7 @@ __all__ = [
     "TopRow",
     "TrialPage",
     "TrialRow",
+    "front_of",
     "plain",
     "to_csv",
     "to_json",
@@ -267,6 +268,13 @@ class Query:
         """Return all data sets with how much was tried on each, the last used first."""
         with self._database.read() as connection:
             return browse.data_rows(connection)
+
+    def sample_of(self, found: Found) -> tuple[tuple[int, ...], int | None]:
+        """Return the shape of one sample of a trial's data set, and how many outputs a network has there."""
+        with self._database.read() as connection:
+            query = sa.select(data_sets.c.shape, data_sets.c.outputs).join_from(data_sets, searches)
+            shape, outputs = connection.execute(query.where(searches.c.id == found.search_id)).one()
+        return tuple(from_text(shape)), outputs
 
     def spaces(self) -> list[dict[str, Any]]:
         """Return all spaces with how much was tried of each."""
