@@ -17,6 +17,9 @@ SECTIONS = ("strategy", "stop", "recipe", "data")
 
 DEFAULT_STRATEGY = "guided"
 
+STEPWISE = ("prune",)
+"""Strategies whose every trial goes on from another one: by default none is stopped early."""
+
 
 def runs_directory() -> Path:
     """Return where results, MLflow's store and weights live: ``DETOL_RUNS``, or ``./detol-runs``."""
@@ -35,8 +38,10 @@ class Settings:
         data: a built-in name or a path (``detol data describe`` shows what is understood).
         target: column of tables that is predicted: a name, ``last``, or empty for the format's own rule.
         space: a name, a ``FILE.py``, or ``auto``: by the data's shape.
-        strategy: a name, or ``optuna:SAMPLER``.
-        stop: rule for early stopping.
+        strategy: a name, ``optuna:SAMPLER``, or ``prune:LEVEL``.
+        start: what a strategy that changes one network starts from: a digest, a search's name (its winner), a trial
+            as NAME/NUMBER, or ``largest``: of the space; empty: the strategy's own choice.
+        stop: rule for early stopping; by default ``none`` for strategies in ``STEPWISE``.
         trials: how many, reused ones included; >= 1.
         epochs: of a training to the end; >= 1.
         hours: of consumed time; 0: no bound.
@@ -60,6 +65,7 @@ class Settings:
     target: str = ""
     space: str = "auto"
     strategy: str = DEFAULT_STRATEGY
+    start: str = ""
     stop: str = "asha"
     trials: int = 30
     epochs: int = 20
@@ -239,5 +245,7 @@ def settings(
     merged = {section: dict(pairs) for section, pairs in values.pop("options", {}).items()}
     for section, pairs in (options or {}).items():
         merged.setdefault(section, {}).update(pairs)
+    if "stop" not in values and str(values.get("strategy", "")).partition(":")[0] in STEPWISE:
+        values["stop"] = "none"
     made = Settings(**values)
     return replace(made, options=merged)

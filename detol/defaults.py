@@ -41,9 +41,9 @@ def recipe(kind: str, shape: Sequence[int], samples: int) -> Recipe:
     return Recipe(learning_rate=0.1, weight_decay=decay, schedule="one_cycle", batch_size=batch, augment=augment)
 
 
-def objectives(task: str) -> tuple[Objective, ...]:
-    """Return the default objective of a task."""
-    return (Objective(METRICS[task][0]),)
+def objectives(task: str, *, front: bool = False) -> tuple[Objective, ...]:
+    """Return the default objective of a task; for a strategy that seeks a front also the number of parameters."""
+    return (Objective(METRICS[task][0]), *([Objective("params", minimise=True)] if front else []))
 
 
 def workers(device: str) -> int:

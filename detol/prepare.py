@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +12,8 @@ from detol.config import Settings
 from detol.errors import TopologyError, UsageError, unknown
 from detol.graph import cost
 from detol.graph.digest import digest
+from detol.graph.topology import Topology
+from detol.search.dominance import VIOLATION
 from detol.search.limits import Limits
 from detol.search.protocols import SearchSpace, Stopper, Strategy
 from detol.search.recipe import Recipe, make_recipe
@@ -66,13 +68,19 @@ def prepare(
     wire.tracking_uri(settings.tracking, settings.db)
     wire.stopper(settings.stop, epochs=settings.epochs, options=settings.section("stop"))
     searched = space or (catalogue.load(settings.space) if settings.space != "auto" else None)
+    found = wire.start(settings) if strategy is None else None
+    start = found[1] if found else settings.start or None
+    if found:  # a search's winner may change, what this search starts from does not
+        settings = replace(settings, start=found[0])
     if searched and strategy is None:  # before the data: a typo should not cost the time to read them
-        wire.strategy(settings.strategy, searched, options=settings.section("strategy"))
+        wire.strategy(settings.strategy, searched, options=settings.section("strategy"), start=start)
     given = tuple(map(parse_objective, settings.objective))
     dataset = read_data(settings)
     searched = searched or catalogue.auto(dataset.kind)
     _check_space(searched, dataset)
-    objectives = given or defaults.objectives(dataset.task)
+    if found:
+        _check_start(found[1], dataset)
+    objectives = given or defaults.objectives(dataset.task, front=wire.own_start(strategy or settings.strategy))
     check_objectives(objectives, [*defaults.METRICS[dataset.task], *defaults.COSTS])
     stopper = wire.stopper(
         settings.stop,
@@ -93,7 +101,7 @@ def prepare(
         seed=settings.seed,
         limits=limits(settings),
         width=settings.width,
-        references=settings.references,
+        references=settings.references and not wire.own_start(strategy or settings.strategy),
         assess=assessor(dataset, settings.max_params, recipe.batch_size // settings.width, memory),
     )
     chosen = wire.strategy(
@@ -103,6 +111,9 @@ def prepare(
         options=settings.section("strategy"),
         objectives=len(objectives),
         references=settings.references,
+        shape=dataset.shape,
+        outputs=dataset.outputs,
+        start=start,
     )
     identity = settings.identity(data=dataset.digest, recipe=recipe.digest, space=_trace(searched))
     return Prepared(settings, dataset, task, chosen, stopper, workers, identity)
@@ -138,6 +149,14 @@ def _check_space(space: SearchSpace, dataset: "Dataset") -> None:
         )
     for decisions in space.references.values():
         space.decode(decisions)
+
+
+def _check_start(start: Topology, dataset: "Dataset") -> None:
+    """Refuse a start that does not fit the data."""
+    try:
+        cost.cost(start, dataset.shape, dataset.outputs)
+    except TopologyError as error:
+        raise UsageError(f"the start does not fit {dataset.name}: {error}") from None
 
 
 def _trace(space: SearchSpace) -> str:
@@ -195,9 +214,12 @@ def assessor(dataset: "Dataset", max_params: float, batch: int, memory: float) -
             return Assessment({}, str(error))
         known = {name: float(getattr(costs, name)) for name in defaults.COSTS}
         if max_params and costs.params > max_params:
-            return Assessment(known, f"{costs.params:,} parameters are over --max-params {max_params:,.0f}")
+            over = {VIOLATION: costs.params / max_params - 1}
+            return Assessment(known | over, f"{costs.params:,} parameters are over --max-params {max_params:,.0f}")
         if needed > memory * MEMORY_SHARE:
-            return Assessment(known, f"it needs about {needed / 2**20:,.0f} MiB, a worker has {memory / 2**20:,.0f}")
+            over = {VIOLATION: needed / (memory * MEMORY_SHARE) - 1}
+            reason = f"it needs about {needed / 2**20:,.0f} MiB, a worker has {memory / 2**20:,.0f}"
+            return Assessment(known | over, reason)
         return Assessment(known)
 
     return assess

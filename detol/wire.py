@@ -17,6 +17,7 @@ from detol.search.records import Candidate, Objective
 from detol.search.task import Task
 
 if TYPE_CHECKING:
+    from detol.graph.topology import Topology
     from detol.results.store import Database
     from detol.tracking.null import NullTracker
     from detol.tracking.tracker import MlflowTracker
@@ -31,8 +32,9 @@ STRATEGIES = {
     "reinforce": "detol.strategies.reinforce:Reinforce",
     "ppo": "detol.strategies.ppo:PPO",
     "qlearning": "detol.strategies.qlearning:QLearning",
+    "prune": "detol.strategies.pruning.strategy:Prune",
 }
-"""Strategies by name; ``optuna:SAMPLER`` is one more for each sampler of Optuna."""
+"""Strategies by name; also ``optuna:SAMPLER``, one for each sampler of Optuna, and ``prune:LEVEL``: at one level."""
 
 STOPPERS = {
     "none": "detol.stopping.never:Never",
@@ -55,11 +57,25 @@ def strategy(
     options: Mapping[str, Any] | None = None,
     objectives: int = 1,
     references: bool = True,
+    shape: Sequence[int] | None = None,
+    outputs: int | None = None,
+    start: "Topology | str | None" = None,
 ) -> Strategy:
     """Return the strategy of that name over a space; an object that keeps the protocol is returned as it is.
 
-    ``objectives`` is how many scores each trial has, ``references`` whether the space's references may be proposed, for
-    strategies that have to know.
+    Args:
+        name: a name, or an object.
+        space: what is searched.
+        seed: of its random numbers.
+        identity: what makes two candidates the same one.
+        options: a person gave, by name.
+        objectives: how many scores each trial has.
+        references: whether the space's references may be proposed.
+        shape: of one sample of the data.
+        outputs: of the networks.
+        start: what a strategy that changes one network starts from: a topology, or ``largest``; ``None``: its choice.
+
+    What a strategy does not take it is not given.
 
     Raises:
         UsageError: an unknown name or option, or a value against its rule.
@@ -73,13 +89,42 @@ def strategy(
         made = _class("detol.strategies.optuna_sampler:OptunaSampler")
         chosen = {"objectives": objectives, **(options or {})}
         return _strategy("optuna", made, chosen, space, sampler=name.removeprefix("optuna:"), **known)
-    if name not in STRATEGIES:
-        raise unknown("strategy", name, [*STRATEGIES, "optuna:TPESampler"])
+    if name.partition(":")[0] not in STRATEGIES or (":" in name and not name.startswith("prune:")):
+        raise unknown("strategy", name, [*STRATEGIES, "optuna:TPESampler", "prune:edges"])
+    name, colon, level = name.partition(":")
     made = _class(STRATEGIES[name])
-    chosen = dict(options or {})
-    if "references" in inspect.signature(made).parameters:
+    chosen, taken = dict(options or {}), inspect.signature(made).parameters
+    if "references" in taken:
         known["references"] = references and chosen.pop("references", True)
+    if start is not None and "start" not in taken:
+        raise UsageError(f"strategy {name} starts from no given topology: leave --start out, or use --strategy prune")
+    facts = {"shape": shape, "outputs": outputs, "start": start}
+    known |= {key: value for key, value in facts.items() if key in taken and value is not None}
+    known |= {"level": level} if colon else {}
     return _strategy(name, made, chosen, space, **known)
+
+
+def own_start(strategy: str | Strategy) -> bool:
+    """Return whether a strategy starts from a network of its own, so that references are not tried first."""
+    if isinstance(strategy, str):
+        place = STRATEGIES.get(strategy.partition(":")[0])
+        return place is not None and bool(getattr(_class(place), "own_start", False))
+    return bool(getattr(strategy, "own_start", False))
+
+
+def start(settings: Settings) -> "tuple[str, Topology] | None":
+    """Return the digest and the topology that ``settings.start`` means; ``None`` when the strategy is to choose.
+
+    Raises:
+        ResultsError: there is no such search or topology in the results database.
+    """
+    if settings.start in ("", "largest"):
+        return None
+    from detol.results import places
+
+    with database(settings.db, create=False) as opened, opened.read() as connection:
+        found = places.topology(connection, settings.start)
+    return found.digest, found.candidate.topology
 
 
 def stopper(

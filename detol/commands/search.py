@@ -34,7 +34,12 @@ def search(
     resize: Resize = None,
     variables: Variables = None,
     space: Annotated[str | None, Option("--space", help="Search space: a name, FILE.py, or auto.")] = None,
-    strategy: Annotated[str | None, Option("--strategy", help="A name, or optuna:SAMPLER.")] = None,
+    strategy: Annotated[
+        str | None, Option("--strategy", help="A name, optuna:SAMPLER, prune:edges|channels|neurons.")
+    ] = None,
+    start: Annotated[
+        str | None, Option("--start", help="prune: DIGEST, NAME of a search, or largest (default).")
+    ] = None,
     stop: Annotated[str | None, Option("--stop", help="Early stopping: asha, median, plateau, none.")] = None,
     trials: Trials = None,
     epochs: Annotated[int | None, Option("--epochs", help="Epochs of a training to the end (default: 20).")] = None,
@@ -69,7 +74,7 @@ def search(
     from detol import config, run
 
     flags = {
-        "data": data, "target": target, "space": space, "strategy": strategy, "stop": stop, "trials": trials,
+        "data": data, "target": target, "space": space, "strategy": strategy, "start": start, "stop": stop, "trials": trials,
         "epochs": epochs, "hours": hours, "trial_minutes": trial_minutes, "workers": workers, "ranks": ranks,
         "objective": tuple(objective) if objective else None, "seed": seed, "name": name, "db": db,
         "tracking": tracking, "references": references, "max_params": max_params, "device": device, "ray": ray,

@@ -76,6 +76,26 @@ def find(connection: sa.Connection, ref: str, data: str | None = None) -> Found:
     return _best(connection, which, f"topology {digest}")
 
 
+def topology(connection: sa.Connection, ref: str) -> Trial:
+    """Return a trial whose topology is meant: as :func:`find`, but a digest needs no score and no choice of data.
+
+    Raises:
+        ResultsError: nothing of that name, a search without a score, or several topologies.
+    """
+    named = sa.exists(sa.select(searches.c.id).where(searches.c.name == ref))
+    if _TRIAL.fullmatch(ref) or connection.scalar(sa.select(named)) or not _DIGEST.fullmatch(ref):
+        return find(connection, ref).trial
+    query = (
+        sa.select(trials.c.search, searches.c.name, trials.c.number)
+        .join_from(trials, searches)
+        .where(trials.c.digest == _digest(connection, ref))
+        .order_by(trials.c.search, trials.c.number)
+        .limit(1)
+    )
+    search, name, number = connection.execute(query).one()
+    return _get(connection, search, name, number).trial
+
+
 def data_digest(connection: sa.Connection, data: str) -> str:
     """Return the digest of a data set by its name (the newest of that name) or digest; ``ResultsError`` if unknown."""
     query = (
