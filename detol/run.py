@@ -164,7 +164,7 @@ def _run(prepared: Prepared, store: "SearchStore", watcher: Watcher) -> SearchRe
         executor=wire.executor(settings, prepared.dataset, prepared.workers),
         store=store,
         tracker=tracker,
-        keeper=WeightsFolder(home, f"{settings.name}-{made}", known=known),
+        keeper=WeightsFolder(home, f"{settings.name}-{made}", known=known, warn=watcher.say),
         watcher=watcher,
         twin=None if known else _twin(store, prepared.identity),
         conclude=lambda result: _conclude(result, prepared, store, tracker, home, watcher),

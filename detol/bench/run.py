@@ -14,7 +14,7 @@ from detol.errors import UsageError
 from detol.execution.simulated import Charged, SimulatedClock, SimulatedExecutor
 from detol.search.controller import Controller
 from detol.search.limits import Limits
-from detol.search.protocols import Strategy
+from detol.search.protocols import Strategy, Telling
 from detol.search.recipe import Recipe
 from detol.search.records import Candidate, Event, State, Trial, Verdict
 from detol.search.task import Task
@@ -169,7 +169,7 @@ class _Log:
             self.ends.append(end)
             self.digests.append(trial.digest)
 
-    def step(self, asked: int, told: Sequence[int]) -> None:
+    def step(self, asked: int, told: Sequence[Telling]) -> None:
         pass
 
     def spend(self, seconds: float) -> None:
@@ -181,7 +181,7 @@ class _Log:
     def trials(self) -> Sequence[Trial]:
         return ()
 
-    def steps(self) -> Sequence[tuple[int, Sequence[int]]]:
+    def steps(self) -> Sequence[tuple[int, Sequence[Telling]]]:
         return ()
 
     def known(self, *_: object) -> Sequence[Trial]:
@@ -189,3 +189,12 @@ class _Log:
 
     def keep(self, trial: Trial, weights: bytes) -> str:  # noqa: ARG002
         return ""
+
+    def rest(self, trial: Trial, checkpoint: bytes) -> str:  # noqa: ARG002  simulated trainings leave off anywhere
+        return checkpoint.decode()
+
+    def load(self, place: str) -> bytes | None:
+        return place.encode()
+
+    def drop(self, place: str) -> None:
+        pass

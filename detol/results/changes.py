@@ -11,6 +11,7 @@ from detol.graph.cost import cost
 from detol.results.engine import insert_new
 from detol.results.rows import report_rows, to_text, topology_row, trial_birth, trial_state
 from detol.results.schema import costs, parents, reports, steps, topologies, trials
+from detol.search.protocols import Telling
 from detol.search.records import Report, Trial
 
 _UPDATE = trials.update().where(trials.c.search == sa.bindparam("_search"), trials.c.number == sa.bindparam("_number"))
@@ -38,7 +39,7 @@ class Changes:
 
     births: set[int] = field(default_factory=set)
     trials: dict[int, Trial] = field(default_factory=dict)
-    steps: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
+    steps: list[tuple[int, tuple[Telling, ...]]] = field(default_factory=list)
     spent: float = 0.0
     written: dict[int, tuple[Report, ...]] = field(default_factory=dict)
 

@@ -10,7 +10,8 @@ from detol.graph.digest import same
 from detol.graph.topology import Topology
 from detol.results import describe
 from detol.results.reader import answers, placed
-from detol.results.rows import from_text, now, to_text
+from detol.results.rows import from_text, now, tellings, to_text
+from detol.search.protocols import Telling
 from detol.search.recipe import Recipe
 from detol.search.records import Event, State, Trial
 
@@ -27,7 +28,8 @@ class _Kept:
     state: str = "running"
     consumed: float = 0.0
     trials: dict[int, Trial] = field(default_factory=dict)
-    steps: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
+    numbers: dict[str, list[int]] = field(default_factory=dict)  # of the trials of each digest
+    steps: list[tuple[int, tuple[Telling, ...]]] = field(default_factory=list)
     runner: "ref[MemoryStore] | None" = None
 
 
@@ -108,7 +110,7 @@ class MemoryStore:
             self._database.searches[name].runner = ref(self)
         self._kept = self._database.searches[name]
         self._changed: dict[int, Trial] = {}
-        self._steps: list[tuple[int, tuple[int, ...]]] = []
+        self._steps: list[tuple[int, tuple[Telling, ...]]] = []
         self._spent = 0.0
 
     @property
@@ -180,10 +182,10 @@ class MemoryStore:
             raise ValueError(f"trial {trial.number} of search {self._name!r} was never added")
         self._keep(trial)
 
-    def step(self, asked: int, told: Sequence[int]) -> None:
+    def step(self, asked: int, told: Sequence[Telling]) -> None:
         """Log one step of the strategy."""
         self._must_own()
-        self._steps.append((int(asked), tuple(int(number) for number in told)))
+        self._steps.append((int(asked), tellings(told)))
 
     def spend(self, seconds: float) -> None:
         """Add to the consumed time of the search."""
@@ -193,7 +195,12 @@ class MemoryStore:
         """Keep everything so far."""
         if not self._mine():
             return
-        self._kept.trials.update(self._changed)
+        for number, trial in self._changed.items():
+            if number not in self._kept.trials:
+                self._kept.numbers.setdefault(trial.digest, []).append(number)
+            if trial.state.final:
+                trial.candidate.topology.forget()  # most of the memory of a search of 100,000 trials
+            self._kept.trials[number] = trial
         self._kept.steps.extend(self._steps)
         self._kept.consumed += self._spent
         self._clear()
@@ -224,7 +231,7 @@ class MemoryStore:
         found = {**self._kept.trials, **self._changed}
         return [found[number] for number in sorted(found)]
 
-    def steps(self) -> list[tuple[int, tuple[int, ...]]]:
+    def steps(self) -> list[tuple[int, tuple[Telling, ...]]]:
         """Return the logged steps in order."""
         return self._kept.steps + self._steps
 
@@ -236,12 +243,10 @@ class MemoryStore:
         for name, kept in self._database.searches.items():
             if (kept.recipe, kept.data) != (recipe, data):
                 continue
-            trials = {**kept.trials, **self._changed} if name == self._name else kept.trials
-            found += [
-                placed(trial, name)
-                for trial in trials.values()
-                if trial.digest == digest and trial.epochs == epochs and answers(trial)
-            ]
+            trials = {number: kept.trials[number] for number in kept.numbers.get(digest, ())}
+            if name == self._name:
+                trials.update({n: trial for n, trial in self._changed.items() if trial.digest == digest})
+            found += [placed(trial, name) for trial in trials.values() if trial.epochs == epochs and answers(trial)]
         if topology is not None:
             found = [t for t in found if t.candidate.topology == topology or same(t.candidate.topology, topology)]
         return sorted(found, key=lambda t: (t.state is not State.COMPLETED, -t.epoch))

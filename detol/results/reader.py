@@ -13,6 +13,9 @@ from detol.search.records import State, Trial
 SCORED = tuple(str(state) for state in State if state.scored)
 """States that carry a score, as the database writes them."""
 
+ANSWERS = tuple(str(state) for state in State if state.scored and state.final)
+"""Those that answer for other trials: what rests may still come further."""
+
 # Statements are made once: making one costs more than running it.
 _TRIALS = sa.select(trials, topologies.c.body).join_from(trials, topologies)
 _ALL = _TRIALS.where(trials.c.search == sa.bindparam("of")).order_by(trials.c.number)
@@ -32,7 +35,7 @@ _KNOWN = (
         trials.c.recipe == sa.bindparam("recipe"),
         trials.c.data == sa.bindparam("data"),
         trials.c.epochs == sa.bindparam("epochs"),
-        trials.c.state.in_(SCORED),
+        trials.c.state.in_(ANSWERS),
         trials.c.scores.is_not(None),
         trials.c.reused == "",
     )
@@ -42,7 +45,7 @@ _KNOWN = (
 
 def answers(trial: Trial) -> bool:
     """Return whether a trial can answer for another of the same topology: trained here, ended, and scored."""
-    return trial.state.scored and trial.scores is not None and not trial.reused
+    return trial.state.scored and trial.state.final and trial.scores is not None and not trial.reused
 
 
 def placed(trial: Trial, search: str) -> Trial:

@@ -10,6 +10,7 @@ from typing import Any
 
 from detol.graph import codec
 from detol.graph.topology import Topology
+from detol.search.protocols import Telling
 from detol.search.records import Candidate, Origin, Report, State, Trial
 from detol.spaces.decisions import Decisions
 
@@ -58,6 +59,11 @@ def _marked(value: object) -> object:
 
 def _unmark(mapping: dict[str, Any]) -> object:
     return float(mapping[_FLOAT]) if mapping.keys() == {_FLOAT} else mapping
+
+
+def tellings(told: Sequence[Telling]) -> tuple[Telling, ...]:
+    """Return what a strategy was told as the log holds it: numbers, and pairs (number, epoch), lists in JSON."""
+    return tuple((int(each[0]), int(each[1])) if isinstance(each, Sequence) else int(each) for each in told)
 
 
 def now() -> str:

@@ -1,31 +1,57 @@
-"""Where the weights of a search's best trials are kept."""
+"""Where the weights of a search's best trials are kept, and the checkpoints of those that rest.
 
+Every file is written whole or not at all: into a file beside it, to the disk, then renamed. Its name ends with a
+checksum for checkpoints, so that a damaged one is never taken for whole.
+"""
+
+import os
 import re
+import shutil
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 from detol.search.records import Trial
 from detol.search.scoring import better
 
 KEPT = 5
+RESERVE = 2**30
+"""Free bytes of the disk below which no more checkpoints are written, or ``SHARE`` of the disk where that is less."""
+SHARE = 0.05
+_CHECKPOINT = re.compile(r"\d+-\d+-[0-9a-f]{8}\.checkpoint")
 
 
 class WeightsFolder:
-    """Keeps the weights of the best trials of one search, each written whole or not at all.
+    """Keeps the weights of the best trials of one search and the checkpoints of those that rest, nothing else.
 
     Args:
-        home: the directory of the runs; what ``keep`` returns is relative to it.
+        home: the directory of the runs; what ``keep`` and ``rest`` return is relative to it.
         search: what tells this search from all others that share the directory, also those of other databases: its
             name and when it was made. Its weights are in ``home/weights/SEARCH``.
         kept: how many of the best are kept, >= 1; of the others nothing is.
-        known: finished trials of earlier runs of this search.
+        known: trials of earlier runs of this search. Checkpoints that none of them names are removed.
+        reserve: free bytes of the disk below which no more checkpoints are written; by default 1 GiB, or 5 % of the
+            disk where that is less.
+        warn: called with one line, once, when the disk is too full for checkpoints.
     """
 
-    def __init__(self, home: Path, search: str, kept: int = KEPT, known: tuple[Trial, ...] = ()) -> None:
+    def __init__(
+        self,
+        home: Path,
+        search: str,
+        kept: int = KEPT,
+        known: tuple[Trial, ...] = (),
+        *,
+        reserve: int | None = None,
+        warn: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._home, self._folder, self._kept = home, Path("weights") / search, kept
+        self._reserve, self._warn, self._warned = reserve, warn, False
         self._best: list[Trial] = []
         for trial in known:
-            if trial.weights and Path(trial.weights).parent == self._folder:
+            if trial.weights and trial.state.final and Path(trial.weights).parent == self._folder:
                 self._insert(trial)
+        self._tidy({trial.weights for trial in known if not trial.state.final})
 
     def keep(self, trial: Trial, weights: bytes) -> str:
         """Write the weights if the trial is among the best so far; a trial that falls out of them loses its own."""
@@ -38,20 +64,64 @@ class WeightsFolder:
         if any(other.number == trial.number for other in dropped):
             return ""
         path = self._path(trial.number)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
         try:
-            part.write_bytes(weights)
-            part.replace(path)
+            write_whole(path, weights)
         except OSError:
             # A full disk costs the weights of this trial, not the trial: they can be trained again.
-            part.unlink(missing_ok=True)
             self._best = [other for other in self._best if other.number != trial.number]
             return ""
         return path.relative_to(self._home).as_posix()
 
+    def rest(self, trial: Trial, checkpoint: bytes) -> str:
+        """Write a checkpoint, unless the disk would be too full; an earlier one of the trial stays until ``drop``."""
+        name = f"{trial.number}-{trial.epoch}-{zlib.crc32(checkpoint):08x}.checkpoint"
+        path = self._home / self._folder / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            disk = shutil.disk_usage(path.parent)
+            reserve = min(RESERVE, SHARE * disk.total) if self._reserve is None else self._reserve
+            if disk.free - len(checkpoint) < reserve:
+                raise OSError(f"{disk.free / 2**20:.0f} MiB of the disk are free, {reserve / 2**20:.0f} MiB stay free")
+            write_whole(path, checkpoint)
+        except OSError as error:
+            if not self._warned:
+                self._warned = True
+                reason = error.strerror or str(error)
+                self._warn(f"checkpoints cannot be kept in {path.parent} ({reason}): trials that pause are stopped")
+            return ""
+        return path.relative_to(self._home).as_posix()
+
+    def load(self, place: str) -> bytes | None:
+        """Return a checkpoint, or ``None`` when it is missing or no longer what was written."""
+        path = self._checkpoint(place)
+        if path is None:
+            return None
+        try:
+            found = path.read_bytes()
+        except OSError:
+            return None
+        return found if f"-{zlib.crc32(found):08x}." in path.name else None
+
+    def drop(self, place: str) -> None:
+        """Remove a checkpoint; idempotent."""
+        path = self._checkpoint(place)
+        if path is not None:
+            path.unlink(missing_ok=True)
+
     def _path(self, number: int) -> Path:
         return self._home / self._folder / f"{number}.safetensors"
+
+    def _checkpoint(self, place: str) -> Path | None:
+        path = Path(place)
+        return self._home / path if path.parent == self._folder and _CHECKPOINT.fullmatch(path.name) else None
+
+    def _tidy(self, named: set[str]) -> None:
+        """Remove what an earlier run left that died in the middle: checkpoints that no trial names, and parts."""
+        folder = self._home / self._folder
+        for path in folder.iterdir() if folder.is_dir() else ():
+            place = path.relative_to(self._home).as_posix()
+            if path.suffix == ".part" or (_CHECKPOINT.fullmatch(path.name) and place not in named):
+                path.unlink(missing_ok=True)
 
     def _insert(self, trial: Trial) -> None:
         place = 0
@@ -61,11 +131,47 @@ class WeightsFolder:
 
 
 class NoWeights:
-    """Keeps nothing: for searches whose trials have no weights."""
+    """Keeps no weights, and checkpoints in memory alone: for searches whose trials have no weights."""
+
+    def __init__(self) -> None:
+        self._resting: dict[str, bytes] = {}
 
     def keep(self, trial: Trial, weights: bytes) -> str:  # noqa: ARG002  the protocol's arguments
         """Keep nothing."""
         return ""
+
+    def rest(self, trial: Trial, checkpoint: bytes) -> str:
+        """Keep a checkpoint in memory."""
+        place = f"{trial.number}-{trial.epoch}"
+        self._resting[place] = checkpoint
+        return place
+
+    def load(self, place: str) -> bytes | None:
+        """Return a checkpoint, ``None`` when another process had it."""
+        return self._resting.get(place)
+
+    def drop(self, place: str) -> None:
+        """Forget a checkpoint."""
+        self._resting.pop(place, None)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that, whatever happens, it is there whole or not at all.
+
+    Raises:
+        OSError: it could not be written, and is not there (an earlier file of that name is as it was).
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def load_weights(home: Path, place: str) -> bytes | None:

@@ -12,8 +12,9 @@ from detol.graph.digest import same
 from detol.graph.topology import Topology
 from detol.results import owner, reader
 from detol.results.changes import Changes, Place
-from detol.results.rows import from_text, now, to_text
+from detol.results.rows import from_text, now, tellings, to_text
 from detol.results.schema import data_sets, searches, steps, trials
+from detol.search.protocols import Telling
 from detol.search.records import Event, State, Trial
 
 if TYPE_CHECKING:
@@ -177,10 +178,10 @@ class SearchStore:
             raise ValueError(f"trial {trial.number} of search {self._name!r} was never added")
         self._keep(trial)
 
-    def step(self, asked: int, told: Sequence[int]) -> None:
+    def step(self, asked: int, told: Sequence[Telling]) -> None:
         """Log one step of the strategy: it was told these trials, then asked for so many (0: not asked)."""
         self._must_own()
-        self._changes.steps.append((int(asked), tuple(int(number) for number in told)))
+        self._changes.steps.append((int(asked), tellings(told)))
 
     def spend(self, seconds: float) -> None:
         """Add to the consumed time of the search."""
@@ -257,12 +258,12 @@ class SearchStore:
         found.update(self._changes.trials)
         return [found[number] for number in sorted(found)]
 
-    def steps(self) -> list[tuple[int, tuple[int, ...]]]:
+    def steps(self) -> list[tuple[int, tuple[Telling, ...]]]:
         """Return the logged steps in order: how many were asked for after which trials were told."""
         query = sa.select(steps.c.asked, steps.c.told).where(steps.c.search == self._row["id"])
         with self._database.read() as connection:
             rows = connection.execute(query.order_by(steps.c.number)).all()
-        return [(asked, tuple(from_text(told))) for asked, told in rows] + self._changes.steps
+        return [(asked, tellings(from_text(told))) for asked, told in rows] + self._changes.steps
 
     def known(
         self, digest: str, recipe: str, data: str, epochs: int, topology: Topology | None = None

@@ -14,7 +14,8 @@ def answer(
     """Answer a trial from results of the same topology, recipe, data and epochs, or return ``None``: train it.
 
     A completed result answers. One that was stopped answers if this search's stopper, shown the same curve, stops it
-    too (it would otherwise need epochs that nobody trained).
+    too (it would otherwise need epochs that nobody trained). Where the stopper says to pause before that, it does not:
+    whether the trial goes on depends on what others do later.
     """
     for result in known:
         if result.state is State.COMPLETED:
@@ -28,8 +29,11 @@ def answer(
         shown = trial
         for report in result.reports:
             shown = with_report(shown, report, objectives)
-            if stopper.judge(shown, peers) is Verdict.STOP:
+            verdict = stopper.judge(shown, peers)
+            if verdict is Verdict.STOP:
                 return _retold(trial, replace(result, reports=shown.reports), objectives)
+            if verdict is Verdict.PAUSE:
+                break
     return None
 
 

@@ -1,14 +1,16 @@
 """Replaying what a search did: to resume it, and to answer an identical search from it.
 
 A strategy's state is a function of the calls it got, so the log of calls (what was told, then how many were asked for)
-rebuilds it. Nothing of a strategy is ever pickled.
+rebuilds it. Nothing of a strategy is ever pickled. A trial that was told while it rested is shown again as it was then:
+with the reports it had, and none of what came later.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from detol.search.protocols import Strategy
-from detol.search.records import Candidate, State, Trial
+from detol.search.protocols import Strategy, Telling
+from detol.search.records import Candidate, Objective, State, Trial
+from detol.search.scoring import with_report
 
 REPEATABLE = (State.COMPLETED, State.STOPPED, State.DIVERGED, State.REFUSED)
 """States that the same trial reaches again; the others may have been the machine's or the moment's fault."""
@@ -16,31 +18,63 @@ REPEATABLE = (State.COMPLETED, State.STOPPED, State.DIVERGED, State.REFUSED)
 TIME_UP = "the time of the search is used up"
 """Why a trial was stopped that nobody judged: another search may have more time."""
 
+COSTS = ("params", "multiply_adds", "activation_bytes", "depth")
+"""Facts of a trial that are known before it is trained."""
+
 
 @dataclass(frozen=True)
 class History:
     """What an earlier run of a search did: its name, its log of calls and its trials by number."""
 
     name: str
-    steps: Sequence[tuple[int, Sequence[int]]] = ()
+    steps: Sequence[tuple[int, Sequence[Telling]]] = ()
     trials: Mapping[int, Trial] = field(default_factory=dict)
 
 
-def replay(history: History, strategy: Strategy, warn: Callable[[str], None]) -> set[int]:
+def telling(trial: Trial) -> Telling:
+    """Return how the log notes that a strategy was told ``trial`` as it is now."""
+    return trial.number if trial.state.final else (trial.number, trial.epoch)
+
+
+def shown(trial: Trial, told: Telling, objectives: Sequence[Objective]) -> Trial:
+    """Return a trial as a strategy was told it: as it ended, or as it rested after some epoch.
+
+    A resting trial is shown without what belongs to the moment (attempt, seconds, device ...), so that the same telling
+    can be made again from the record of the whole trial.
+    """
+    if isinstance(told, int):
+        return trial
+    extra = {name: v for name, v in trial.extra.items() if name in COSTS or name in {o.metric for o in objectives}}
+    bare = replace(trial, state=State.PAUSED, seconds=0.0, attempt=1, reason="", reused="", weights="", extra=extra)
+    return until(bare, told[1], objectives)
+
+
+def until(trial: Trial, epoch: int, objectives: Sequence[Objective]) -> Trial:
+    """Return a trial with its reports up to an epoch alone, curve and scores likewise; seconds stay as they are."""
+    cut = replace(trial, reports=(), curve=(), scores=None)
+    for report in trial.reports:
+        if report.epoch <= epoch:
+            cut = with_report(cut, report, objectives)
+    return replace(cut, seconds=trial.seconds)
+
+
+def replay(
+    history: History, strategy: Strategy, objectives: Sequence[Objective], warn: Callable[[str], None]
+) -> set[Telling]:
     """Rebuild a strategy from the log of its own search.
 
     Returns:
-        Numbers of the trials that it has been told.
+        What it has been told: numbers of trials that had ended, and (number, epoch) of trials that rested.
 
     If the strategy proposes something else than the log holds (its code has changed since), it is only told the rest,
     and a warning says so: the search goes on, but no longer as it would have.
     """
     proposed = iter([t for t in history.trials.values() if not t.candidate.named])
-    told: set[int] = set()
+    told: set[Telling] = set()
     same = True
-    for asked, numbers in history.steps:
-        strategy.tell([history.trials[number] for number in numbers])
-        told.update(numbers)
+    for asked, tellings in history.steps:
+        strategy.tell([shown(history.trials[number_of(each)], each, objectives) for each in tellings])
+        told.update(tellings)
         for candidate in strategy.ask(asked) if asked and same else ():
             trial = next(proposed, None)
             if trial is None or not _same(trial, candidate):
@@ -50,6 +84,11 @@ def replay(history: History, strategy: Strategy, warn: Callable[[str], None]) ->
                 same = False
                 break
     return told
+
+
+def number_of(told: Telling) -> int:
+    """Return the number of the trial that was told."""
+    return told if isinstance(told, int) else told[0]
 
 
 def copy(trial: Trial, candidate: Candidate, name: str) -> Trial | None:

@@ -7,13 +7,16 @@ hold none of them: they get a :class:`~detol.search.records.Job` and answer with
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from detol.graph.topology import Topology
 from detol.search.records import Candidate, Event, Job, Trial, Verdict
 from detol.spaces.decisions import Choice, Decisions
+
+Telling: TypeAlias = int | tuple[int, int]
+"""What a strategy was told of: the number of a trial that had ended, or (number, epoch) of one that rested there."""
 
 
 @runtime_checkable
@@ -166,11 +169,11 @@ class Store(Protocol):
         """Record the new state of a known trial and, where one led to it, the event (a report is added once)."""
         ...
 
-    def step(self, asked: int, told: Sequence[int]) -> None:
+    def step(self, asked: int, told: Sequence[Telling]) -> None:
         """Log that the strategy was told these trials and then asked for ``asked`` candidates (0: not asked)."""
         ...
 
-    def steps(self) -> Sequence[tuple[int, Sequence[int]]]:
+    def steps(self) -> Sequence[tuple[int, Sequence[Telling]]]:
         """Return what ``step`` logged, in order: pairs (asked, told)."""
         ...
 
@@ -220,7 +223,7 @@ class Tracker(Protocol):
 
 @runtime_checkable
 class Keeper(Protocol):
-    """Keeps the weights of the trials worth keeping, and only those."""
+    """Keeps the weights of the trials worth keeping and the checkpoints of those that rest, and nothing else."""
 
     def keep(self, trial: Trial, weights: bytes) -> str:
         """Store a finished trial's weights (safetensors) whole or not at all.
@@ -228,6 +231,22 @@ class Keeper(Protocol):
         Returns:
             Where they are, relative to the directory of the runs; empty when they are not worth keeping.
         """
+        ...
+
+    def rest(self, trial: Trial, checkpoint: bytes) -> str:
+        """Store the checkpoint of a trial that pauses, whole or not at all; an earlier one of it stays.
+
+        Returns:
+            Where it is, for ``load`` and ``drop``; empty when it could not be stored.
+        """
+        ...
+
+    def load(self, place: str) -> bytes | None:
+        """Return a stored checkpoint, or ``None`` when it is no longer there as it was stored."""
+        ...
+
+    def drop(self, place: str) -> None:
+        """Remove a stored checkpoint; idempotent."""
         ...
 
 

@@ -20,6 +20,7 @@ class Tally:
         epochs: trained here.
         spared: epochs that stopping left out.
         answered: epochs that reuse answered.
+        paused: resting now; they are in none of the other counts.
         best: the best trial so far.
         reference: the best of the hand-designed references.
     """
@@ -33,6 +34,7 @@ class Tally:
     epochs: int = 0
     spared: int = 0
     answered: int = 0
+    paused: int = 0
     best: Trial | None = None
     reference: Trial | None = None
     states: dict[str, int] = field(default_factory=dict)

@@ -29,13 +29,13 @@ REMEMBERED = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a strategy keeps of a final trial: no curve and no topology, so that 100,000 of them fit into memory.
+    """What a strategy keeps of a trial: no curve and no topology, so that 100,000 of them fit into memory.
 
     Args:
         number: of the trial.
         decisions: complete decisions of the space.
         identity: what the strategy was told to count as the same candidate.
-        state: a final state.
+        state: a final state, or PAUSED: the score is that of fewer epochs, and a later telling replaces it.
         score: the primary score, more is better; minus infinity when there is none.
         scores: all objectives, more is better; ``None`` when there are none.
     """
@@ -65,7 +65,7 @@ class Proposer(ABC):
     Attributes:
         rng: random numbers; state and proposals are functions of the arguments and of the sequence of calls.
         pending: asked and not yet told, by identity, in the order asked.
-        told: every trial told whose decisions are complete in this space, scored or not, in the order told.
+        told: every trial told whose decisions are complete in this space, scored or not, in the order first told.
         seen: identities that were proposed or told; they only ever become more.
 
     ``ask`` calls ``prepare`` once, then ``propose`` for each candidate; each accepted one is in ``pending`` and
@@ -85,6 +85,7 @@ class Proposer(ABC):
         self.seen: set[Hashable] = set()
         self._identity: Identity = identity or (lambda candidate: candidate.digest)
         self._remembered: dict[Decisions, Hashable] = {}  # oldest first
+        self._paused: dict[int, int] = {}  # number of a trial told while PAUSED -> its place in ``told``
         self._rest: Iterator[Decisions] | None = None
         self._exhausted = False
         self._patience = self.tries
@@ -99,7 +100,15 @@ class Proposer(ABC):
     def learn(self, trials: Sequence[Trial]) -> None:  # noqa: B027  a hook
         """Learn from trials just told (``told``, ``seen`` and ``pending`` are up to date). Does nothing by default.
 
-        Only trials whose decisions are complete in this space are given; they may have no score.
+        Only trials whose decisions are complete in this space are given; they may have no score, and some may be
+        PAUSED.
+        """
+
+    def relearn(self, changes: Sequence[tuple[Told, Told]]) -> None:  # noqa: B027  a hook
+        """Learn that trials told while PAUSED have come further: what stood in ``told``, and what stands there now.
+
+        Called after ``learn`` where both are called. Does nothing by default: a strategy that keeps scores of its own
+        brings them up to date here.
         """
 
     def candidate(self, decisions: Decisions, origin: Origin, parents: tuple[int, ...] = ()) -> Candidate | None:
@@ -148,15 +157,18 @@ class Proposer(ABC):
         return found
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        """Learn from final trials, also from ones that were not asked for.
+        """Learn from final and paused trials, also from ones that were not asked for.
+
+        A trial that was told while it was PAUSED takes the place of what was told of it then.
 
         Raises:
             ValueError: a trial that is still running.
         """
-        learnt = []
+        learnt: list[Trial] = []
+        changes: list[tuple[Told, Told]] = []
         for trial in trials:
-            if not trial.state.final:
-                raise ValueError(f"only final trials are told: trial {trial.number} is {trial.state}")
+            if trial.state is State.RUNNING:
+                raise ValueError(f"only final and paused trials are told: trial {trial.number} is {trial.state}")
             identity = self.identify(trial.candidate)
             self.seen.add(identity)
             self.pending.pop(identity, None)
@@ -165,10 +177,22 @@ class Proposer(ABC):
                 scored = trial.state.scored and trial.score > -np.inf
                 score = trial.score if scored else -np.inf
                 scores = trial.scores if scored else None
-                self.told.append(Told(trial.number, decisions, identity, trial.state, score, scores))
-                learnt.append(trial)
+                told = Told(trial.number, decisions, identity, trial.state, score, scores)
+                place = self._paused.pop(trial.number, None)
+                if place is None:
+                    place = len(self.told)
+                    self.told.append(told)
+                    learnt.append(trial)
+                else:
+                    if all(other.number != trial.number for other in learnt):
+                        changes.append((self.told[place], told))
+                    self.told[place] = told
+                if trial.state is State.PAUSED:
+                    self._paused[trial.number] = place
         if learnt:
             self.learn(learnt)
+        if changes:
+            self.relearn(changes)
 
     def expect(self, candidates: Sequence[Candidate]) -> None:
         """Take note of candidates that are tried without being asked for (references): they are not proposed.

@@ -1,0 +1,168 @@
+"""How far each trial is trained before others are looked at: milestones, checkpoints, and who goes on.
+
+With a stopper that pauses (:class:`~detol.search.protocols.Pauser`), a trial is submitted up to its milestone. There it
+goes on at once, or rests until it is promoted. When nothing is left to start, the best are trained to their end: the
+winner is never chosen at low fidelity.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from detol.search.history import until
+from detol.search.ledger import Ledger
+from detol.search.protocols import Keeper, Pauser, Stopper
+from detol.search.records import Ended, State, Trial, Verdict
+from detol.search.task import Task
+
+FINISHED = 5
+"""How many of the best are trained to their end before a search ends."""
+
+CHECKPOINT = "checkpoint_epoch"
+"""Fact of a trial: the epoch of the checkpoint at ``weights``, while it has not ended."""
+
+FINISHING = "finishing"
+"""Fact of a trial: it was among the best when nothing was left to start, so it trains to its end."""
+
+
+class Fidelity:
+    """Decides how far trials are trained, and keeps the checkpoints in between.
+
+    Args:
+        task: what is searched for.
+        stopper: the rule; it pauses if it is a :class:`~detol.search.protocols.Pauser`.
+        keeper: of the checkpoints.
+        ledger: the trials.
+        warn: called with one line for people.
+    """
+
+    def __init__(
+        self, task: Task, stopper: Stopper, keeper: Keeper, ledger: Ledger, warn: Callable[[str], None]
+    ) -> None:
+        self._pauser = stopper if isinstance(stopper, Pauser) else None
+        self._task, self._keeper, self._ledger, self._warn = task, keeper, ledger, warn
+        self._memory: dict[int, bytes] = {}  # checkpoints of trials that go on at once and that no disk took
+        self._verdicts: dict[int, Verdict] = {}
+        self._outdated: list[str] = []
+
+    # -- submitting
+
+    def milestone(self, trial: Trial) -> int:
+        """Return the epoch after which ``trial`` pauses, or 0: it trains to its end."""
+        if self._pauser is None or trial.candidate.named or FINISHING in trial.extra:
+            return 0
+        epoch = self._pauser.milestone(trial)
+        return epoch if trial.epoch < epoch < trial.epochs else 0
+
+    def checkpoint(self, trial: Trial) -> tuple[Trial, bytes | None]:
+        """Return the trial as it goes on, and from where: from its beginning when its checkpoint is gone."""
+        if CHECKPOINT not in trial.extra:
+            return trial, None
+        found = self._memory.get(trial.number) or (self._keeper.load(trial.weights) if trial.weights else None)
+        if found is not None:
+            return trial, found
+        self._warn(f"trial {trial.number}: its checkpoint is missing or damaged; it starts again from its beginning")
+        return self._without(trial), None
+
+    def rewound(self, trial: Trial) -> Trial:
+        """Return a trial as its last checkpoint knows it: what it reported after that is reported again."""
+        if trial.number not in self._memory and not trial.weights:
+            return self._without(trial)
+        return until(trial, int(trial.extra.get(CHECKPOINT, 0)), self._task.objectives)
+
+    # -- pausing
+
+    def judged(self, trial: Trial, verdict: Verdict) -> None:
+        """Note what the stopper said last of a running trial."""
+        self._verdicts[trial.number] = verdict
+
+    def paused(self, trial: Trial, event: Ended) -> None:
+        """Let a trial that has come to its milestone go on at once, or rest, as the stopper said of its last report.
+
+        When no disk takes its checkpoint, it goes on from memory; but it cannot rest, and is stopped.
+        """
+        verdict = self._verdicts.pop(trial.number, Verdict.CONTINUE)
+        place = self._keeper.rest(trial, event.weights) if event.weights else ""
+        if event.weights and (place or verdict is not Verdict.PAUSE):
+            self._replace(trial)
+            trial = replace(trial, weights=place, extra={**trial.extra, CHECKPOINT: trial.epoch})
+            if verdict is Verdict.PAUSE:
+                self._ledger.rest(trial, event)
+                return
+            if not place:
+                self._memory[trial.number] = event.weights
+            self._ledger.wait(replace(trial, state=State.RUNNING), first=True)
+            return
+        why = "its checkpoint could not be kept" if event.weights else "it came without a checkpoint"
+        ended = replace(trial, state=State.STOPPED, reason=f"paused at epoch {trial.epoch}: {why}")
+        self._ledger.finish(self.closed(ended), event=event)
+
+    def closed(self, trial: Trial) -> Trial:
+        """Return a trial that has ended without its checkpoint, which goes at the next ``sweep``."""
+        self._verdicts.pop(trial.number, None)
+        self._replace(trial)
+        return replace(trial, weights="") if CHECKPOINT in trial.extra else trial
+
+    def sweep(self) -> None:
+        """Remove checkpoints that no record names any more; called after a commit."""
+        for place in self._outdated:
+            self._keeper.drop(place)
+        self._outdated.clear()
+
+    # -- going on
+
+    def promoted(self) -> Trial | None:
+        """Return the resting trial that goes on now, as the stopper chooses; ``None`` when none does."""
+        resting = self._ledger.resting
+        if self._pauser is None or not resting:
+            return None
+        number = self._pauser.promote(list(resting.values()), self._ledger.others(resting))
+        if number is None:
+            return None
+        if number not in resting:
+            raise ValueError(f"{type(self._pauser).__name__} promoted trial {number}, which does not rest")
+        return self._ledger.wake(number)
+
+    def finisher(self) -> Trial | None:
+        """Return one of the best that still rests and trains to its end now; ``None`` when all of the best have.
+
+        The best are those that came furthest, and of those the ones with the highest scores.
+        """
+        completed = [trial for trial in self._ledger.ended if trial.state is State.COMPLETED]
+        running = [trial for trial in self._ledger.running.values() if FINISHING in trial.extra]
+        ranked = sorted(
+            [*completed, *running, *self._ledger.resting.values()],
+            key=lambda trial: (FINISHING in trial.extra or trial.state is State.COMPLETED, trial.epoch, trial.score),
+            reverse=True,
+        )
+        for trial in ranked[:FINISHED]:
+            if trial.number in self._ledger.resting:
+                return self._ledger.wake(trial.number, **{FINISHING: 1})
+        return None
+
+    def finishes(self, trial: Trial) -> bool:
+        """Return whether a trial is one of the best that are trained to their end."""
+        return FINISHING in trial.extra
+
+    @property
+    def finishing(self) -> bool:
+        """Whether all that runs are the best on their way to their end."""
+        return all(FINISHING in trial.extra for trial in self._ledger.running.values())
+
+    def settle(self, reason: str = "") -> None:
+        """Stop what still rests, with a reason; by default that it was not promoted."""
+        for trial in list(self._ledger.resting.values()):
+            why = reason or f"rested at epoch {trial.epoch}: not promoted"
+            self._ledger.finish(self.closed(replace(trial, state=State.STOPPED, reason=why)))
+
+    # -- keeping
+
+    def _without(self, trial: Trial) -> Trial:
+        self._replace(trial)
+        extra = {name: value for name, value in trial.extra.items() if name != CHECKPOINT}
+        return until(replace(trial, weights="", extra=extra), 0, self._task.objectives)
+
+    def _replace(self, trial: Trial) -> None:
+        """Note that the checkpoint a trial has is no longer needed."""
+        self._memory.pop(trial.number, None)
+        if CHECKPOINT in trial.extra and trial.weights:
+            self._outdated.append(trial.weights)

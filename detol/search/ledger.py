@@ -1,0 +1,172 @@
+"""What a search knows of its trials. Every change goes through here to the store, the mirror and the counts."""
+
+import functools
+import itertools
+from collections import deque
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from detol.graph.topology import chain
+from detol.search.history import number_of, shown, telling
+from detol.search.protocols import Store, Strategy, Telling, Tracker
+from detol.search.records import Candidate, Event, Objective, Origin, Report, State, Trial
+from detol.search.tally import Tally
+from detol.spaces.decisions import Decisions
+
+
+class Ledger:
+    """The trials of one search: those that run, wait, rest and have ended, and which the strategy was not told yet.
+
+    Args:
+        store: where they are recorded.
+        tracker: where they are mirrored.
+        objectives: of the search.
+
+    Attributes:
+        tally: counts.
+        running: by number, those that a worker has.
+        waiting: those that go to the next free worker: another attempt, or on from a milestone.
+        resting: by number, those that are PAUSED.
+    """
+
+    def __init__(self, store: Store, tracker: Tracker, objectives: Sequence[Objective]) -> None:
+        self.tally = Tally()
+        self.running: dict[int, Trial] = {}
+        self.waiting: deque[Trial] = deque()
+        self.resting: dict[int, Trial] = {}
+        self._store, self._tracker, self._objectives = store, tracker, objectives
+        self._ended: list[Trial] = []
+        self._untold: dict[int, Trial] = {}
+
+    @property
+    def open(self) -> int:
+        """How many trials have started and not ended."""
+        return len(self.running) + len(self.waiting) + len(self.resting)
+
+    @property
+    def ended(self) -> Sequence[Trial]:
+        """The trials that have ended, without their networks."""
+        return self._ended
+
+    @property
+    def latest(self) -> Trial:
+        """The one that ended or came to rest last and was not told yet."""
+        return next(reversed(self._untold.values()))
+
+    @property
+    def untold(self) -> Sequence[Trial]:
+        """Those that the strategy is told next."""
+        return list(self._untold.values())
+
+    def others(self, but: Container[int]) -> Iterator[Trial]:
+        """Yield all trials except those with the numbers in ``but``."""
+        parts = itertools.chain(self._ended, self.resting.values(), self.waiting, self.running.values())
+        return (trial for trial in parts if trial.number not in but)
+
+    def add(self, trial: Trial) -> None:
+        """Record a new trial that will run."""
+        self._store.add(trial)
+        self._tracker.record(trial, None)
+
+    def run(self, trial: Trial) -> None:
+        """Note that a trial runs from now on."""
+        self.running[trial.number] = trial
+
+    def report(self, trial: Trial, event: Event) -> None:
+        """Record a running trial after one more epoch."""
+        self.running[trial.number] = trial
+        self._store.record(trial, event)
+        self._tracker.record(trial, event)
+
+    def wait(self, trial: Trial, *, first: bool = False) -> None:
+        """Record a trial that will run again or go on, before all that wait (``first``) or after them."""
+        self._store.record(trial)
+        if first:
+            self.waiting.appendleft(trial)
+        else:
+            self.waiting.append(trial)
+
+    def rest(self, trial: Trial, event: Event | None) -> None:
+        """Record a trial that is PAUSED; the strategy is told how far it has come."""
+        self.resting[trial.number] = trial
+        self.tally.paused = len(self.resting)
+        self._store.record(trial, event)
+        self._tracker.record(trial, event)
+        self._tell_later(trial)
+
+    def wake(self, number: int, **changes: object) -> Trial:
+        """Return a resting trial, RUNNING and recorded so."""
+        trial = self.resting.pop(number)
+        self.tally.paused = len(self.resting)
+        trial = replace(trial, state=State.RUNNING, extra={**trial.extra, **changes})  # type: ignore[dict-item]
+        self._store.record(trial)
+        self._tracker.record(trial, None)
+        return trial
+
+    def finish(self, trial: Trial, *, new: bool = False, event: Event | None = None) -> None:
+        """Record a trial that has ended."""
+        if new:
+            self._store.add(trial)
+        else:
+            self._store.record(trial, event)
+        self.resting.pop(trial.number, None)
+        self.tally.paused = len(self.resting)
+        self._tracker.record(trial, event)
+        self._count(trial)
+        self._tell_later(trial)
+
+    def recall(self, trial: Trial, *, told: bool) -> None:
+        """Take up a trial of the record that has ended or rests; ``told``: the strategy knows it as it is."""
+        self._tracker.record(trial, None)  # the mirror may have missed it when the controller died
+        if trial.state.final:
+            self._count(trial)
+        else:
+            self.resting[trial.number] = trial
+            self.tally.paused = len(self.resting)
+        if not told:
+            self._tell_later(trial)
+
+    def tell(self, strategy: Strategy, asked: int) -> None:
+        """Tell a strategy what it does not know yet, by number, and log that ``asked`` are asked for after it."""
+        told = [self._untold.pop(number) for number in sorted(self._untold)]
+        strategy.tell([shown(trial, telling(trial), self._objectives) for trial in told])
+        self._store.step(asked, [telling(trial) for trial in told])
+
+    def repeat(self, strategy: Strategy, asked: int, told: Sequence[Telling], trials: Mapping[int, Trial]) -> None:
+        """Tell a strategy what an earlier log holds, of trials that have ended since, and log it again."""
+        strategy.tell([shown(trials[number_of(each)], each, self._objectives) for each in told])
+        self._store.step(asked, told)
+        for each in told:
+            if isinstance(each, int):
+                self._untold.pop(each, None)
+
+    def give_up_waiting(self) -> Sequence[Trial]:
+        """Return what waits, and forget it: in the record it still runs, as a resume will find it."""
+        given, self.waiting = list(self.waiting), deque()
+        return given
+
+    def _tell_later(self, trial: Trial) -> None:
+        self._untold.pop(trial.number, None)
+        self._untold[trial.number] = trial
+
+    def _count(self, trial: Trial) -> None:
+        self.tally.add(trial)
+        self._ended.append(_thin(trial, self._objectives))
+
+
+_NOBODY = Candidate(Decisions(), chain(), Origin.SAMPLE)
+
+
+@functools.cache
+def _bare(epoch: int) -> Report:
+    return Report(epoch, {})
+
+
+def _thin(trial: Trial, objectives: Sequence[Objective]) -> Trial:
+    """Return what a stopper needs of a finished trial: its curves; not its network, which would fill the memory."""
+    if len(objectives) < 2:
+        return replace(trial, candidate=_NOBODY, reports=tuple(_bare(r.epoch) for r in trial.reports), extra={})
+    names = [objective.metric for objective in objectives]
+    reports = [replace(r, metrics={k: r.metrics[k] for k in names if k in r.metrics}) for r in trial.reports]
+    extra = {k: trial.extra[k] for k in names if k in trial.extra}
+    return replace(trial, candidate=_NOBODY, reports=tuple(reports), extra=extra)

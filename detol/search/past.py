@@ -1,0 +1,94 @@
+"""Taking up the past: this search where it stands, or an identical search from its log."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+from detol.search.fidelity import Fidelity
+from detol.search.history import History, number_of, replay
+from detol.search.ledger import Ledger
+from detol.search.protocols import Store, Strategy
+from detol.search.records import Candidate, Origin, State, Trial
+from detol.search.task import Task
+
+
+def references(task: Task) -> list[Candidate]:
+    """Return the space's references as candidates; none where the task leaves them out."""
+    if not task.references:
+        return []
+    space = task.space
+    return [
+        Candidate(decisions, space.decode(decisions), Origin.REFERENCE, note=name)
+        for name, decisions in space.references.items()
+    ]
+
+
+def again(trial: Trial, reason: str, fidelity: Fidelity) -> Trial:
+    """Return a trial whose attempt was lost as its next attempt begins: where its last checkpoint is."""
+    trial = fidelity.rewound(trial)
+    extra = {**trial.extra, f"lost_attempt_{trial.attempt}": reason}
+    return replace(trial, state=State.RUNNING, attempt=trial.attempt + 1, extra=extra)
+
+
+def restore(
+    store: Store, strategy: Strategy, ledger: Ledger, fidelity: Fidelity, task: Task, warn: Callable[[str], None]
+) -> list[Candidate]:
+    """Take up a search where it stands: rebuild the strategy, count what is done, try again what was lost.
+
+    Returns:
+        The references that were not tried yet.
+    """
+    trials = {trial.number: trial for trial in store.trials()}
+    named = references(task)
+    expect = getattr(strategy, "expect", None)  # of strategies that would propose them otherwise
+    if expect:
+        expect(named)
+    told = replay(History("resume", store.steps(), trials), strategy, task.objectives, warn)
+    for trial in trials.values():
+        if trial.state is State.RUNNING:
+            ledger.wait(again(trial, "the controller ended while it ran", fidelity))
+        else:
+            ledger.recall(trial, told=(trial.number if trial.state.final else (trial.number, trial.epoch)) in told)
+    done = {trial.candidate.note for trial in trials.values() if trial.candidate.named}
+    return [reference for reference in named if reference.note not in done]
+
+
+def follow(
+    twin: History,
+    strategy: Strategy,
+    ledger: Ledger,
+    waiting: deque[Candidate],
+    *,
+    full: Callable[[int], bool],
+    repeat: Callable[[Trial | None, Candidate, str], Trial | None],
+    commit: Callable[[], None],
+) -> None:
+    """Repeat an identical search from its log: the same calls, the same trials, answered without training.
+
+    Args:
+        twin: the identical search.
+        strategy: of this search, as new.
+        ledger: of this search, empty.
+        waiting: the references of this search; those that are repeated are taken away.
+        full: whether so many more trials are over the limit.
+        repeat: makes a trial of a candidate and of the twin's trial with the same number; returns it if that answered.
+        commit: called after each step.
+    """
+    past = deque(sorted(twin.trials.values(), key=lambda trial: trial.number))
+    done: dict[int, Trial] = {}
+    while past and past[0].candidate.named:
+        if not waiting or full(1):
+            return
+        found = repeat(past.popleft(), waiting.popleft(), twin.name)
+        if found is None:
+            return
+        done[found.number] = found
+    for asked, told in twin.steps:
+        if full(asked) or any(number_of(each) not in done for each in told):
+            return
+        ledger.repeat(strategy, asked, told, done)
+        for candidate in strategy.ask(asked) if asked else ():
+            found = repeat(past.popleft() if past else None, candidate, twin.name)
+            if found is not None:
+                done[found.number] = found
+        commit()
