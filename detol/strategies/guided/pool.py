@@ -152,6 +152,11 @@ class Pool:
         """Return inner products of the standardised figures, divided by their number."""
         return np.asarray(self._linear[left] @ self._linear[right].T, np.float32)
 
+    @property
+    def figures(self) -> Floats:
+        """The figures of all rows, standardised, divided by the root of their number: float32 (rows, figures)."""
+        return self._linear
+
     def linear_lengths(self) -> Floats:
         """Return the linear kernel of each row with itself."""
         return np.asarray(np.einsum("ij,ij->i", self._linear, self._linear), np.float32)

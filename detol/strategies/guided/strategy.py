@@ -20,12 +20,14 @@ from detol.strategies.guided.models import (
     ForestModel,
     GaussianModel,
     Model,
+    PricedModel,
     Rows,
     best_row,
     most_candidates,
     most_members,
 )
 from detol.strategies.guided.pool import pool_of
+from detol.strategies.guided.prices import prices
 from detol.strategies.guided.warp import log_regret, standardised
 
 SETTINGS = 48
@@ -66,6 +68,8 @@ class Guided(Proposer):
         local: share of proposals that are neighbours of the incumbent, in [0, 1].
         members: settings of the kernel that are averaged, >= 1.
         references: whether it starts from the space's references (those that are tried anyway are left out).
+        thrift: power of the seconds of an epoch by which expected improvement is divided, in [0, 1]: 0 when trainings
+            are counted, 1 when time is.
         seed: of all random numbers.
         identity: what makes two candidates the same one.
 
@@ -84,6 +88,7 @@ class Guided(Proposer):
         local: float = 0.1,
         members: int = 4,
         references: bool = True,
+        thrift: float = 0.0,
         seed: int = 0,
         identity: Identity | None = None,
     ) -> None:
@@ -92,7 +97,11 @@ class Guided(Proposer):
             raise UsageError(f"guided starts from at least 2 trials, got initial={initial}")
         if not 0 <= local <= 1 or members < 1:
             raise UsageError(f"guided takes local in [0, 1] and members >= 1, got {local} and {members}")
+        if not 0 <= thrift <= 1:
+            raise UsageError(f"guided takes thrift in [0, 1], got {thrift}")
         self._initial, self._warp, self._local, self._members = initial, warp, local, members
+        self._thrift = thrift
+        self._seconds: dict[int, float] = {}  # of an epoch, by row
         self._settings = spread(SETTINGS, prior=prior, graphs=paths)
         self._pool = pool_of(space)
         self._references = list(space.references.values()) if references else []
@@ -111,7 +120,7 @@ class Guided(Proposer):
 
     def learn(self, trials: Sequence[Trial]) -> None:
         """Keep rows and scores, and the incumbent."""
-        for told in self.told[-len(trials) :]:
+        for told, trial in zip(self.told[-len(trials) :], trials, strict=True):
             if told.state is State.LOST:  # the machine's fault says nothing of the network
                 continue
             (row,) = self._pool.add([told.decisions])
@@ -119,6 +128,9 @@ class Guided(Proposer):
             self._seen.append(row)
             self._scores.append(told.score)
             self._inputs.append(self._pool.inputs([row])[0])
+            if self._thrift and trial.reports:
+                # The least, not the mean: the first epoch also warms up, and others may have been in its way.
+                self._seconds[row] = max(1e-6, min(report.seconds for report in trial.reports))
             if told.scored:
                 self._leaders = sorted([*self._leaders, told], key=lambda told: -told.score)[:LEADERS]
 
@@ -198,6 +210,12 @@ class Guided(Proposer):
             candidates = self._open(len(active) + len(waiting), members)
             model = GaussianModel(self._pool, seen, values, waiting, candidates, self._settings, members)
         rows, improvement = model.improvement()
+        if self._thrift and self._seconds:
+            # Parameters and multiply-adds, not the decisions: they carry over to networks unlike those seen.
+            known = list(self._seconds)
+            cost = prices(self._pool.figures, known, [self._seconds[row] for row in known])
+            model = PricedModel(model, cost ** np.float32(self._thrift))
+            rows, improvement = model.improvement()
         self._ranked = rows[np.argsort(-improvement, kind="stable")]
         return model
 
@@ -253,6 +271,7 @@ class Guided(Proposer):
         open_ = [int(row) for row in self._ranked if int(row) not in self._blocked][:CANDIDATES]
         moved = self._pool.compact([*seen, *waiting, *open_])
         self._seen = [moved.get(row, -1) for row in self._seen]
+        self._seconds = {moved[row]: value for row, value in self._seconds.items() if row in moved}
         self._blocked = {moved[row] for row in self._blocked if row in moved}
         self._ranked = np.asarray([moved[row] for row in open_], np.intp)
 
