@@ -1,5 +1,6 @@
 """What stopping rules read from learning curves, and how they check their options."""
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
@@ -22,6 +23,12 @@ def index_at(trial: Trial, epoch: int) -> int:
         return epoch - 1
     index = bisect_left(reports, epoch, key=lambda report: report.epoch)
     return index if index < len(reports) else -1
+
+
+def at(trial: Trial, epoch: int) -> float:
+    """Return the primary score at the first report at or after ``epoch``; NaN for none, or one that is not finite."""
+    index = index_at(trial, epoch)
+    return trial.curve[index] if index >= 0 else math.nan
 
 
 def reached(trial: Trial, rungs: Sequence[int]) -> list[int]:
