@@ -14,11 +14,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from detol.errors import Diverged, TimedOut, UsageError
+from detol.errors import CheckpointError, Diverged, TimedOut, UsageError
+from detol.execution.position import epoch_of, position
 from detol.search.records import Candidate, Ended, Event, Job, Report, Reported, State
 from detol.workers.outcome import outcome
 
 _DONE = object()
+SUSPENDED = 64
+"""Paused iterators that are kept; of others the callable is called again, and what is known already is skipped."""
 
 
 class FunctionExecutor:
@@ -35,6 +38,10 @@ class FunctionExecutor:
 
     A job's time limit is checked between items: a callable that never returns cannot be interrupted.
 
+    A job that pauses keeps its iterator in this process and goes on with it. Where that is gone (another process, or
+    more than ``SUSPENDED`` that pause), the callable is called again and the items of the epochs that are over are
+    skipped, so it should give the same again. A single result stands at the last epoch: such a job never pauses.
+
     Raises:
         UsageError: fewer than 1 worker.
     """
@@ -44,6 +51,7 @@ class FunctionExecutor:
             raise UsageError(f"workers must be >= 1, got {workers}")
         self._evaluate, self._metric, self._workers = evaluate, metric, workers
         self._runs: dict[int, _Run] = {}
+        self._suspended: dict[int, _Run] = {}
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._closed = False
 
@@ -56,6 +64,11 @@ class FunctionExecutor:
         if job.width != 1 or self.free() < 1:
             raise UsageError(f"{self.free()} jobs of width 1 can start now, got one of width {job.width}: wait")
         run = _Run(job, self._evaluate, self._metric)
+        before = self._suspended.pop(job.number, None)
+        if before and job.checkpoint == position(before.epoch):
+            run.items, run.epoch = before.items, before.epoch
+        elif before:
+            before.close()
         self._runs[job.number] = run
         if self._workers > 1:
             threading.Thread(target=self._conduct, args=(run,), name=f"detol-job-{job.number}", daemon=True).start()
@@ -70,8 +83,15 @@ class FunctionExecutor:
         events = self._wait(timeout) if self._workers > 1 else [run.advance() for run in self._runs.values()]
         for event in events:
             if isinstance(event, Ended):
-                del self._runs[event.number]
+                run = self._runs.pop(event.number)
+                if event.state is State.PAUSED:
+                    self._suspend(run)
         return events
+
+    def _suspend(self, run: "_Run") -> None:
+        self._suspended[run.job.number] = run
+        if len(self._suspended) > SUSPENDED:
+            self._suspended.pop(next(iter(self._suspended))).close()
 
     def close(self) -> None:
         """Forget all jobs; idempotent. Calls that are running end by themselves, unheard."""
@@ -79,6 +99,9 @@ class FunctionExecutor:
         for run in self._runs.values():
             run.stop = True
         self._runs.clear()
+        for run in self._suspended.values():
+            run.close()
+        self._suspended.clear()
 
     def _wait(self, timeout: float) -> list[Event]:
         events: list[Event] = []
@@ -115,10 +138,13 @@ class _Run:
             return self._end(State.STOPPED, "stopped between two results")
         if self.epoch >= self.job.epochs:
             return self._end(State.COMPLETED)
+        if 0 < self.job.until <= self.epoch:
+            return Ended(number, State.PAUSED, weights=position(self.epoch))
         started = time.monotonic()
         try:
             if self.items is None:
                 self.items = self._start()
+                self._skip(self.items)
             item = next(self.items, _DONE)
             if item is _DONE and self.epoch:
                 return self._end(State.COMPLETED)
@@ -140,6 +166,16 @@ class _Run:
         self.epoch = self.job.epochs - 1
         return iter([result])
 
+    def _skip(self, items: Iterator[Any]) -> None:
+        """Go on where the job's checkpoint is, in an iterator that starts from its beginning."""
+        if self.job.checkpoint is None:
+            return
+        over = epoch_of(self.job.checkpoint, self.job.epochs)
+        while self.epoch < over and not self.stop:
+            if next(items, _DONE) is _DONE:
+                raise CheckpointError(f"evaluate gave {self.epoch} results, but {over} before it paused")
+            self.epoch += 1
+
     def _metrics(self, item: Any) -> dict[str, float]:
         values = item if isinstance(item, Mapping) else {self.metric: item}
         metrics = {}
@@ -151,10 +187,14 @@ class _Run:
                 raise Diverged(f"{name} is {metrics[str(name)]}")
         return metrics
 
-    def _end(self, state: State, reason: str = "") -> Ended:
+    def close(self) -> None:
+        """Let the callable clean up behind what it will not be asked for."""
         close = getattr(self.items, "close", None)
         if close:
             with contextlib.suppress(Exception):  # the result is there already
                 close()
         self.items = None
+
+    def _end(self, state: State, reason: str = "") -> Ended:
+        self.close()
         return Ended(self.job.number, state, reason)

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from detol.errors import UsageError
+from detol.errors import CheckpointError, UsageError
+from detol.execution.position import epoch_of, position
 from detol.search.protocols import Strategy
 from detol.search.records import Candidate, Ended, Event, Job, Report, Reported, State, Trial
 
@@ -40,12 +41,14 @@ class Answer:
     """What training a candidate would give.
 
     Args:
-        metrics: by name, in natural units.
-        seconds: how long it takes, >= 0.
+        metrics: by name, in natural units, after the last epoch.
+        seconds: how long the whole training takes, >= 0.
+        curve: the metrics after each epoch, as many as the job has epochs; empty where the table knows the last alone.
     """
 
     metrics: Mapping[str, float]
     seconds: float
+    curve: Sequence[Mapping[str, float]] = ()
 
 
 class Table(Protocol):
@@ -63,9 +66,11 @@ class Table(Protocol):
 class SimulatedExecutor:
     """Answers jobs from a table after the time they would take; implements the ``Executor`` protocol.
 
-    A job has one report, of its last epoch, and ends at once after it. ``poll`` never waits: it moves the clock to the
-    next event, whatever its ``timeout``, and returns all that happened by then. Memory is bounded by the number of
-    workers.
+    Where the table knows the curve, a job has a report after each epoch, all epochs taking as long, pauses at its
+    ``until``, and goes on from a checkpoint: only the epochs that it runs are charged. Otherwise it has one report, of
+    its last epoch, and never pauses. The end comes at once after the last report. ``poll`` never waits: it moves the
+    clock to the next event, whatever its ``timeout``, and returns all that happened by then. Memory is bounded by the
+    number of workers.
 
     Args:
         table: the results.
@@ -84,12 +89,13 @@ class SimulatedExecutor:
             raise UsageError(f"a simulation has at least 1 worker, got {workers}")
         self.busy = 0.0
         self._table, self._clock, self._workers = table, clock, workers
-        self._running: dict[int, tuple[Job, float, Answer]] = {}
+        self._running: dict[int, _Running] = {}
         self._used = 0
         self._started = 0.0  # sum over running jobs of width times start
         self._full = (0.0, 0.0)  # at the last submission: the time, and worker-seconds in use until then
-        self._queue: list[tuple[float, int]] = []
+        self._queue: list[tuple[float, int, _Running]] = []
         self._cancelled: dict[int, None] = {}
+        self._failed: list[Event] = []
 
     def free(self) -> int:
         """Return how many workers are idle."""
@@ -111,10 +117,15 @@ class SimulatedExecutor:
         answer = self._table.answer(job.candidate)
         started = self._clock.now()
         self._full = (started, self.busy + self._used * started - self._started)
-        self._running[job.number] = (job, started, answer)
+        try:
+            run = _Running(job, answer, started)
+        except CheckpointError as error:  # a trial's failure is a result
+            self._failed.append(Ended(job.number, State.FAILED, f"CheckpointError: {error}"))
+            return
+        self._running[job.number] = run
         self._used += job.width
         self._started += job.width * started
-        heapq.heappush(self._queue, (started + min(answer.seconds, job.limit), job.number))
+        heapq.heappush(self._queue, (run.next, job.number, run))
 
     def cancel(self, number: int) -> None:
         """Stop a job now; unknown numbers are ignored."""
@@ -123,21 +134,32 @@ class SimulatedExecutor:
 
     def poll(self, timeout: float) -> Sequence[Event]:  # noqa: ARG002  simulated time costs none
         """Return what was cancelled; otherwise move the clock to the next event and return what is over by then."""
+        if self._failed:
+            failed, self._failed = self._failed, []
+            return failed
         if self._cancelled:
             stopped = [self._end(number, self._clock.now(), State.STOPPED) for number in self._cancelled]
             self._cancelled.clear()
             return [event for events in stopped for event in events]
         events: list[Event] = []
-        while self._queue and self._queue[0][1] not in self._running:
+        while self._queue and self._gone(self._queue[0][2]):
             heapq.heappop(self._queue)  # of a job that was cancelled
         if self._queue:
             self._clock.pass_(max(0.0, self._queue[0][0] - self._clock.now()))
         while self._queue and self._queue[0][0] <= self._clock.now():
-            when, number = heapq.heappop(self._queue)
-            if number in self._running:
-                job, _, answer = self._running[number]
-                state = State.COMPLETED if answer.seconds <= job.limit else State.TIMED_OUT
-                events += self._end(number, when, state)
+            when, number, run = heapq.heappop(self._queue)
+            if self._gone(run):
+                continue
+            if run.late:
+                events += self._end(number, when, State.TIMED_OUT)
+                continue
+            events.append(Reported(number, run.report()))
+            if run.epoch == run.job.epochs:
+                events += self._end(number, when, State.COMPLETED)
+            elif run.epoch == run.job.until:
+                events += self._end(number, when, State.PAUSED)
+            else:
+                heapq.heappush(self._queue, (run.next, number, run))
         return events
 
     def close(self) -> None:
@@ -146,16 +168,68 @@ class SimulatedExecutor:
         self._queue.clear()
         self._used = self._workers
 
+    def _gone(self, run: "_Running") -> bool:
+        return self._running.get(run.job.number) is not run
+
     def _end(self, number: int, when: float, state: State) -> list[Event]:
-        job, started, answer = self._running.pop(number)
-        self._used -= job.width
-        self._started -= job.width * started
-        self.busy += job.width * (when - started)
-        if state is not State.COMPLETED:
-            reason = "" if state is State.STOPPED else f"longer than its limit of {job.limit:g} s"
-            return [Ended(number, state, reason)]
-        report = Report(job.epochs, answer.metrics, answer.seconds)
-        return [Reported(number, report), Ended(number, state, extra={"simulated_end": when})]
+        run = self._running.pop(number)
+        self._used -= run.job.width
+        self._started -= run.job.width * run.started
+        self.busy += run.job.width * (when - run.started)
+        if state is State.PAUSED:
+            return [Ended(number, state, weights=position(run.epoch))]
+        if state is State.COMPLETED:
+            return [Ended(number, state, extra={"simulated_end": when})]
+        reason = "" if state is State.STOPPED else f"longer than its limit of {run.job.limit:g} s"
+        return [Ended(number, state, reason)]
+
+
+@dataclass
+class _Running:
+    """A job on its way.
+
+    Args:
+        job: what runs.
+        answer: what the table says of it.
+        started: when.
+    """
+
+    job: Job
+    answer: Answer
+    started: float
+
+    def __post_init__(self) -> None:
+        job, curve = self.job, self.answer.curve
+        if curve and len(curve) != job.epochs:
+            raise UsageError(f"the table knows {len(curve)} epochs of trial {job.number}, it has {job.epochs}")
+        self.first = epoch_of(job.checkpoint, job.epochs) if job.checkpoint and curve else 0
+        self.epoch = self.first
+        self.pace = self.answer.seconds / (job.epochs if curve else 1)
+
+    @property
+    def late(self) -> bool:
+        """Whether the job's limit passes before that."""
+        return self._over > self.job.limit
+
+    @property
+    def next(self) -> float:
+        """When something happens next."""
+        return self.started + min(self._over, self.job.limit)
+
+    @property
+    def _over(self) -> float:
+        """Seconds from the start of the job to the end of its next epoch."""
+        return self.pace * (self.epoch - self.first + 1)
+
+    def report(self) -> Report:
+        """Return the next report."""
+        self.epoch = self.epoch + 1 if self.answer.curve else self.job.epochs
+        metrics = self.answer.curve[self.epoch - 1] if self.answer.curve else self.answer.metrics
+        return Report(self.epoch, metrics, self.pace)
+
+    def __lt__(self, other: "_Running") -> bool:
+        """Break ties of the queue; the same trial is there twice only when one of them is gone."""
+        return self.started < other.started
 
 
 class Charged:

@@ -10,6 +10,7 @@ import pytest
 from detol.errors import UsageError
 from detol.execution.function import FunctionExecutor
 from detol.execution.inline import InlineExecutor
+from detol.execution.simulated import Answer, SimulatedClock, SimulatedExecutor
 from detol.graph.ops import op
 from detol.graph.topology import chain
 from detol.search.protocols import Executor
@@ -29,10 +30,14 @@ def make_entry():
 
     from detol.errors import Diverged
     from detol.search.records import Report
+    from detol.workers.entry import Paused
 
     def entry(job, data, *, group, stop):
         note = job.candidate.note
-        for epoch in itertools.count(1):
+        for epoch in itertools.count(1 + int(job.checkpoint or 0)):
+            if epoch > job.until > 0 and job.until < job.epochs:
+                yield Paused(str(job.until).encode())
+                return
             if note == "raise":
                 raise ValueError("boom")
             if note == "memory":
@@ -64,6 +69,17 @@ def function():
 
 def threads():
     return FunctionExecutor(evaluate, workers=2)
+
+
+class Curves:
+    """Knows what the entry above gives."""
+
+    def answer(self, candidate):
+        return Answer({}, 60.0, [{"val_accuracy": epoch / 10} for epoch in range(1, 7)])
+
+
+def simulated():
+    return SimulatedExecutor(Curves(), SimulatedClock())
 
 
 @pytest.fixture(scope="module")
@@ -199,6 +215,68 @@ def test_the_same_number_may_come_again(executor):
     executor.submit(job(3))
     assert ended(executor)[-1].state is State.COMPLETED
     wait_for(executor, free)
+
+
+@pytest.fixture(params=["inline", "function", "threads", "ray", "simulated"])
+def pausing(request):
+    """Every executor that can pause."""
+    if request.param == "ray":
+        made = request.getfixturevalue("warm")
+    else:
+        made = {"inline": inline, "function": function, "threads": threads, "simulated": simulated}[request.param]()
+    wait_for(made, 2 if request.param in ("threads", "ray") else 1)
+    yield made
+    if request.param != "ray":
+        made.close()
+
+
+def run(executor, **settings):
+    """Run one job to its end or pause, and return what it reported and how it ended."""
+    free = executor.free()
+    executor.submit(job(4, epochs=6, **settings))
+    *reports, end = ended(executor)
+    assert [event.number for event in reports] == [4] * len(reports)
+    wait_for(executor, free)
+    assert executor.free() == free
+    return [(event.report.epoch, dict(event.report.metrics)) for event in reports], end
+
+
+@pytest.mark.parametrize("pauses", [(1,), (5,), (2, 3), (1, 2, 3, 4, 5)])
+def test_it_pauses_exactly_at_until_and_goes_on_from_the_checkpoint(pausing, pauses):
+    whole, end = run(pausing)
+    assert end.state is State.COMPLETED
+    assert [epoch for epoch, _ in whole] == [1, 2, 3, 4, 5, 6]
+    found, checkpoint, before = [], None, 0
+    for until in pauses:
+        reports, end = run(pausing, until=until, checkpoint=checkpoint)
+        assert [epoch for epoch, _ in reports] == list(range(before + 1, until + 1))
+        assert (end.state, end.reason) == (State.PAUSED, "")
+        assert end.weights
+        found, checkpoint, before = found + reports, end.weights, until
+    reports, end = run(pausing, checkpoint=checkpoint)
+    assert end.state is State.COMPLETED
+    assert found + reports == whole
+
+
+def test_until_the_last_epoch_is_no_pause(pausing):
+    reports, end = run(pausing, until=6)
+    assert (len(reports), end.state) == (6, State.COMPLETED)
+
+
+def test_a_paused_job_never_comes_back_by_itself_and_others_run_meanwhile(pausing):
+    run(pausing, until=2)
+    pausing.submit(job(7, epochs=6))
+    events = ended(pausing)
+    assert {event.number for event in events} == {7}
+    assert events[-1].state is State.COMPLETED
+
+
+def test_bytes_that_are_no_checkpoint_fail_the_trial_alone(pausing):
+    reports, end = run(pausing, checkpoint=b"junk")
+    assert (reports, end.state) == ([], State.FAILED)
+    assert end.reason
+    assert "\n" not in end.reason
+    assert run(pausing)[1].state is State.COMPLETED
 
 
 @pytest.mark.parametrize("kind", ["inline", "function", "threads", "ray"])

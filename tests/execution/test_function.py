@@ -3,6 +3,7 @@ import threading
 import pytest
 
 from detol.errors import UsageError
+from detol.execution import function as module
 from detol.execution.function import FunctionExecutor
 from detol.graph.ops import op
 from detol.graph.topology import chain
@@ -92,3 +93,74 @@ def test_too_few_workers_or_too_wide():
         FunctionExecutor(lambda _: 1, workers=0)
     with pytest.raises(UsageError, match="width 2"):
         FunctionExecutor(lambda _: 1, workers=2).submit(Job(0, CANDIDATE, Recipe(), 1, seed=0, width=2))
+
+
+def segment(executor, number=7, until=0, checkpoint=None):
+    executor.submit(Job(number, CANDIDATE, Recipe(), 4, seed=0, until=until, checkpoint=checkpoint))
+    events = []
+    while not events or not isinstance(events[-1], Ended):
+        events += executor.poll(10)
+    return [event.report.metrics["score"] for event in events[:-1]], events[-1]
+
+
+@pytest.fixture
+def counted():
+    """Returns a callable of four epochs and the list of its calls and ends."""
+    seen = []
+
+    def evaluate(_):
+        seen.append("called")
+        try:
+            for epoch in range(1, 5):
+                seen.append(epoch)
+                yield epoch / 10
+        finally:
+            seen.append("closed")
+
+    return evaluate, seen
+
+
+def test_a_paused_iterator_goes_on_where_it_was(counted):
+    evaluate, seen = counted
+    executor = FunctionExecutor(evaluate)
+    scores, end = segment(executor, until=3)
+    assert (scores, end.state) == ([0.1, 0.2, 0.3], State.PAUSED)
+    scores, end = segment(executor, checkpoint=end.weights)
+    assert (scores, end.state) == ([0.4], State.COMPLETED)
+    assert seen == ["called", 1, 2, 3, 4, "closed"]
+
+
+def test_elsewhere_the_callable_is_called_again_and_what_is_known_is_skipped(counted):
+    evaluate, seen = counted
+    _, end = segment(FunctionExecutor(evaluate), until=3)
+    seen.clear()
+    scores, end = segment(FunctionExecutor(evaluate), checkpoint=end.weights)
+    assert (scores, end.state) == ([0.4], State.COMPLETED)
+    assert seen == ["called", 1, 2, 3, 4, "closed"]
+
+
+def test_paused_iterators_are_bounded_and_closed(counted, monkeypatch):
+    monkeypatch.setattr(module, "SUSPENDED", 2)
+    evaluate, seen = counted
+    executor = FunctionExecutor(evaluate)
+    ends = [segment(executor, number, until=1)[1] for number in range(3)]
+    assert seen.count("closed") == 1  # the oldest
+    scores, _ = segment(executor, 0, checkpoint=ends[0].weights)
+    assert scores == [0.2, 0.3, 0.4]
+    executor.close()
+    assert seen.count("closed") == seen.count("called") == 4
+
+
+def test_a_callable_that_gives_less_than_before_it_paused_fails():
+    lengths = iter([3, 1])
+    executor = FunctionExecutor(lambda _: iter([0.5] * next(lengths)))
+    _, end = segment(executor, until=3)
+    executor.close()
+    scores, end = segment(FunctionExecutor(lambda _: iter([0.5])), checkpoint=end.weights)
+    assert (scores, end.state) == ([], State.FAILED)
+    assert "gave 1 results, but 3 before it paused" in end.reason
+
+
+def test_a_single_result_stands_at_the_last_epoch_and_never_pauses():
+    scores, end = segment(FunctionExecutor(lambda _: 0.7), until=2)
+    assert (scores, end.state) == ([0.7], State.COMPLETED)

@@ -137,3 +137,72 @@ def test_refusals():
         SimulatedExecutor(Durations(), SimulatedClock(), workers=0)
     with pytest.raises(ValueError, match="backwards"):
         SimulatedClock().pass_(-1.0)
+
+
+class Curves:
+    """Ten seconds an epoch, seven epochs."""
+
+    def answer(self, candidate):
+        return Answer({}, 70.0, [{"score": float(epoch)} for epoch in range(1, 8)])
+
+
+def drain(executor):
+    events = []
+    while not events or not isinstance(events[-1], Ended):
+        events += executor.poll(0.0)
+    return events
+
+
+def paused_job(number=0, until=0, checkpoint=None, limit=float("inf")):
+    candidate = Candidate(Decisions(), chain(), Origin.SAMPLE)
+    return Job(number, candidate, Recipe(), 7, seed=0, limit=limit, until=until, checkpoint=checkpoint)
+
+
+def test_only_the_epochs_that_run_are_charged():
+    clock = SimulatedClock()
+    executor = SimulatedExecutor(Curves(), clock)
+    executor.submit(paused_job(until=2))
+    events = drain(executor)
+    assert (clock.now(), executor.busy) == (20.0, 20.0)
+    assert [event.report.seconds for event in events[:-1]] == [10.0, 10.0]
+    clock.pass_(100.0)  # resting costs nothing
+    executor.submit(paused_job(until=3, checkpoint=events[-1].weights))
+    events = drain(executor)
+    assert (clock.now(), executor.busy) == (130.0, 30.0)
+    executor.submit(paused_job(checkpoint=events[-1].weights))
+    events = drain(executor)
+    assert [event.report.metrics["score"] for event in events[:-1]] == [4.0, 5.0, 6.0, 7.0]
+    assert (events[-1].state, executor.busy, executor.free()) == (State.COMPLETED, 70.0, 1)
+
+
+def test_reports_come_at_their_times_and_a_stop_between_them_charges_what_ran():
+    clock = SimulatedClock()
+    executor = SimulatedExecutor(Curves(), clock)
+    executor.submit(paused_job())
+    assert [event.report.epoch for event in executor.poll(0.0)] == [1]
+    assert clock.now() == 10.0
+    executor.cancel(0)
+    (end,) = executor.poll(0.0)
+    assert (end.state, executor.busy) == (State.STOPPED, 10.0)
+    executor.submit(paused_job())  # what is left of the stopped job in the queue does not disturb this one
+    assert [event.report.epoch for event in drain(executor)[:-1]] == [1, 2, 3, 4, 5, 6, 7]
+    assert clock.now() == 80.0
+
+
+def test_the_limit_counts_from_where_a_job_goes_on():
+    clock = SimulatedClock()
+    executor = SimulatedExecutor(Curves(), clock)
+    executor.submit(paused_job(until=5, limit=55.0))
+    events = drain(executor)
+    assert events[-1].state is State.PAUSED
+    executor.submit(paused_job(checkpoint=events[-1].weights, limit=15.0))
+    events = drain(executor)
+    assert [type(event) for event in events] == [Reported, Ended]
+    assert (events[-1].state, clock.now()) == (State.TIMED_OUT, 65.0)
+
+
+def test_a_curve_of_another_length_is_refused():
+    executor = SimulatedExecutor(Curves(), SimulatedClock())
+    candidate = Candidate(Decisions(), chain(), Origin.SAMPLE)
+    with pytest.raises(UsageError, match="knows 7 epochs"):
+        executor.submit(Job(0, candidate, Recipe(), 9, seed=0))
