@@ -35,8 +35,7 @@ MACRO = ("skip", "narrow", "wide")
 CELL = ("none", "skip", "dense")
 EDGES = [(source, target) for target in range(1, 5) for source in range(target)]
 GRAPH = ("identity", "fc", "gcn", "sage", "gin", "cheb")
-WIRINGS = [(0, 0, 0, 0), (0, 0, 0, 1), (0, 0, 1, 1), (0, 0, 1, 2), (0, 1, 1, 1), (0, 1, 1, 2), (0, 1, 2, 2), (0, 1, 2, 3),
-           (0, 0, 0, 3)]  # fmt: skip
+WIRINGS = [tuple(map(int, wiring)) for wiring in "0000 0001 0011 0012 0111 0112 0122 0123 0003".split()]
 DAG = ("relu", "tanh", "gate")
 
 FILES = {

@@ -6,6 +6,9 @@ Optuna's.
 
 import numpy as np
 
+VIOLATION = "violation"
+"""Among the extra facts of a trial that was refused: by how much it is over a limit, as a share of the limit, > 0."""
+
 
 def fronts(scores: np.ndarray) -> np.ndarray:
     """Return the number (n,) of each point's front: 0 for points that no other dominates, and so on.

@@ -52,9 +52,14 @@ class Evolution(Proposer):
         self._scored += len(newcomers)
         self.population = self._survive(self.population, newcomers)
 
+    @property
+    def started(self) -> bool:
+        """Whether children are made: there are ``start`` scores."""
+        return self._scored >= self._start
+
     def propose(self) -> Candidate | None:
         """Return a sample at the start, a child of the population after it."""
-        if self._scored < self._start:
+        if not self.started:
             return self.sample()
         child = self._vary(self.space, lambda: self._select(self.population, self.rng), self.rng)
         decisions = child.decisions

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 from detol.search.records import State, Trial
 from detol.spaces.decisions import Choice, Decisions
@@ -27,6 +28,42 @@ def test_who_keeps_the_constraint_comes_first() -> None:
     members = [told(0, 9.0, 9.0), told(1, 1.0, 1.0), told(2, 8.0, 8.0)]
     kept = crowded(3, lambda member: max(0.0, member.scores[0] - 5.0) if member.scores else 0.0)((), members)
     assert [member.number for member in kept] == [1, 2, 0]
+
+
+def test_who_breaks_the_constraint_may_have_no_scores() -> None:
+    over = {2: 0.5, 3: 0.1}
+    members = [told(0, 1.0, 9.0), told(1, 2.0, 2.0)]
+    refused = [Told(number, Decisions(a=number), number, State.REFUSED, -np.inf, None) for number in (2, 3)]
+    kept = crowded(4, lambda member: over.get(member.number, 0.0))(refused, members)
+    assert [member.number for member in kept[2:]] == [3, 2]
+    assert [member.number for member in crowded(2, lambda member: over.get(member.number, 0.0))((), refused)] == [3, 2]
+
+
+@pytest.mark.parametrize(("make", "least", "most"), [(NSGA2, 30, 66), (RandomSearch, 0, 10)])
+def test_a_tight_limit_is_found_by_how_much_it_is_broken(
+    make: type[NSGA2] | type[RandomSearch], least: int, most: int
+) -> None:
+    """Of the 59,049 sequences of ten digits 66 add up to at most 2: one in 900; the others are refused."""
+    strategy = make(SPACE, seed=0, identity=lambda candidate: candidate.decisions)
+    kept, number = 0, 0
+    while number < 1_000:
+        (candidate,) = strategy.ask(1)
+        taken = [int(value) for value in candidate.decisions.values()]
+        if over := max(0, sum(taken) - 2) / 2:
+            trial = Trial(number, candidate, State.REFUSED, 1, reason="it is over", extra={"violation": over})
+        else:
+            kept += 1
+            trial = Trial(number, candidate, State.COMPLETED, 1, scores=(float(taken[0]), float(taken[9])))
+        strategy.tell([trial])
+        number += 1
+    assert least <= kept <= most
+
+
+def test_what_cannot_be_built_never_joins() -> None:
+    strategy = NSGA2(SPACE, seed=0, population=4, identity=lambda candidate: candidate.decisions)
+    for number, candidate in enumerate(strategy.ask(4)):
+        strategy.tell([Trial(number, candidate, State.REFUSED, 1, reason="no path")])
+    assert not strategy.population
 
 
 def test_nobody_is_a_population_too() -> None:
