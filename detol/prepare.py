@@ -14,7 +14,6 @@ from detol.graph import cost
 from detol.graph.digest import digest
 from detol.graph.topology import Topology
 from detol.search.dominance import VIOLATION
-from detol.search.dominance import VIOLATION
 from detol.search.limits import Limits
 from detol.search.protocols import SearchSpace, Stopper, Strategy
 from detol.search.recipe import Recipe, make_recipe
