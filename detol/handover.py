@@ -1,5 +1,6 @@
 """What is handed over after a search: the test of the winner, its export, and a mirror brought up to date."""
 
+import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from detol.search.recipe import Recipe, make_recipe
 from detol.search.records import Trial, parse_objective
 
 if TYPE_CHECKING:
+    from detol.results.query import Found, Query
     from detol.tracking.sync import Synced
     from detol.workers.data.dataset import Dataset
 
@@ -69,9 +71,16 @@ def exported(
             from detol.export.writer import export
 
             target = Path(folder) / "best"
-            about = {"search": result.name, "test": dict(result.test)}
+            settings, recipe = prepared.settings, prepared.task.recipe
+            search = {"name": result.name, "space": prepared.task.space.name, "strategy": settings.strategy}
+            figures = ("objective", "trials", "trained", "reused", "stopped")
+            about = {
+                "trial": f"{result.name}/{result.best.number}",
+                "search": {**search, **{name: result.summary.get(name) for name in figures}},
+                "test": dict(result.test),
+            }
             try:
-                export(result.best, prepared.dataset, weights, target, recipe=prepared.task.recipe, about=about)
+                export(result.best, prepared.dataset, weights, target, ("onnx", "python"), recipe=recipe, about=about)
             except (DetolError, OSError) as error:
                 say(f"the best network was not logged to MLflow: {error}")
                 target = None
@@ -85,51 +94,166 @@ def export_trial(
     *,
     db: str = "",
     say: Say = lambda _: None,
+    retrain: int = 0,
+    with_data: bool = False,
+    register: str = "",
+    tracking: str = "",
 ) -> Mapping[str, Any]:
-    """Export the best trial of a search or topology, or one trial; return the manifest.
+    """Export the best trial of a search or topology, or one trial; return the certificate.
 
     Args:
         ref: ``NAME`` of a search, ``NAME/NUMBER``, or a digest.
         directory: to write; must not exist, or be empty.
-        formats: some of those of :mod:`detol.export`; all by default.
+        formats: some of those of :mod:`detol.export`; onnx, torch and python by default.
         db: results database.
         say: told what takes time.
+        retrain: train it from scratch on train plus validation with so many seeds, and certify mean and spread; a trial
+            whose weights were not kept is then trained once more as in the search, for its weights.
+        with_data: whether the data are written too, as ``train.py`` reads them.
+        register: name under which the model is registered in MLflow; empty: it is not.
+        tracking: MLflow's address; that of the search by default.
 
     Raises:
-        UsageError: no such trial, one without a score, changed data, a destination that is not free.
+        UsageError: no such trial, one without a score or weights, changed data, a format whose library is missing, a
+            destination that is not free.
     """
     from detol.export.destination import check_destination
-    from detol.export.writer import FORMATS, export
+    from detol.export.formats import DEFAULT, chosen
+    from detol.export.writer import export
     from detol.results.query import Query
 
+    names = chosen(formats or DEFAULT)
     check_destination(directory)
+    if retrain < 0:
+        raise UsageError(f"--retrain takes a number of seeds, at least 1, got {retrain}")
+    if register and not {"mlflow", "onnx"} & set(names):
+        raise UsageError(f"--register needs --format mlflow or onnx, got {','.join(names)}")
     with wire.database(db, create=False) as database:
         query = Query(database)
         found = query.resolve(ref)
         first = query.trained(found)
         stored = query.settings(first.search)["settings"]
         shown = query.show(found.ref)
+        about = _about(query, found, first)
+        created = query.status(found.search).created
     if found.trial.scores is None:
         raise UsageError(
             f"{found.ref} has no score to export ({found.trial.state}: {found.trial.reason}): choose another"
         )
     settings = Settings.from_dict(stored["settings"])
+    uri = _registry(settings, tracking, db) if register else ""
+    kept = load_weights(wire.home(db), first.trial.weights)
+    if kept is None and not retrain:
+        raise UsageError(
+            f"the weights of {found.ref} were not kept (a search keeps those of its best trials): add --retrain 1 to "
+            f"train it again ({found.trial.epoch} epochs), or choose another trial"
+        )
     dataset = read_data(settings)
     if dataset.digest != shown["data"]["digest"]:
         raise UsageError(f"the data at {settings.data} have changed since {first.ref} was trained: put them back")
-    kept = {key: value for key, value in shown["recipe"].items() if key != "digest"}
-    recipe = make_recipe(kept)
+    recipe = make_recipe({key: value for key, value in shown["recipe"].items() if key != "digest"})
     trial = replace(found.trial, weights=first.trial.weights, reused=found.trial.reused)
-    weights = weights_of(replace(trial, seed=first.trial.seed), dataset, recipe, wire.home(db), say)
-    about = {
-        "search": found.search,
+    weights = kept or weights_of(replace(trial, seed=first.trial.seed), dataset, recipe, wire.home(db), say)
+    if retrain:
+        about |= {"retrained": retrained(trial, dataset, recipe, retrain, say)}
+    certificate = export(
+        trial, dataset, weights, directory, names, recipe=recipe, about=about, again=kept is None, with_data=with_data
+    )
+    if register:
+        from detol.tracking.registry import register_export
+        from detol.tracking.wire import Start
+
+        start = Start(uri=uri, search=found.search, identity=f"{found.search}@{created}")
+        labels = {"detol.trial": found.ref, "detol.digest": found.trial.digest}
+        certificate["registered"] = register_export(start, directory.absolute(), register, labels)
+    return certificate
+
+
+def retrained(
+    trial: Trial, dataset: "Dataset", recipe: Recipe, count: int, say: Say = lambda _: None
+) -> dict[str, Any]:
+    """Train a trial's topology from scratch on train plus validation; return its test scores over the seeds.
+
+    Args:
+        trial: its topology and epochs.
+        dataset: with its test split.
+        recipe: how.
+        count: how many seeds, >= 1.
+        say: told each result.
+
+    Returns:
+        ``metric``, ``seeds``, ``values``, ``mean``, ``std`` (of the sample; ``None`` for one seed), ``min``, ``max``,
+        ``epochs``.
+
+    Raises:
+        UsageError: data without a test split.
+    """
+    from detol.retrain import retrain
+    from detol.workers.tensors import use_threads
+
+    if dataset.test is None:
+        raise UsageError(f"--retrain measures on a test split, and {dataset.name} has none: leave it out")
+    use_threads(1)
+    seeds = list(range(1, count + 1))
+    metric = "test_accuracy" if dataset.task == "classification" else "test_r2"
+    values: list[float] = []
+    for seed, metrics in zip(
+        seeds, retrain(trial.candidate.topology, dataset, recipe, epochs=trial.epochs, seeds=seeds), strict=True
+    ):
+        values.append(metrics[metric])
+        say(f"trained from scratch with seed {seed} ({len(values)} of {count}): {metric} {values[-1]:.4f}")
+    return {
+        "metric": metric,
+        "seeds": seeds,
+        "values": values,
+        "mean": statistics.fmean(values),
+        "std": statistics.stdev(values) if count > 1 else None,
+        "min": min(values),
+        "max": max(values),
+        "epochs": trial.epochs,
+    }
+
+
+def _registry(settings: Settings, tracking: str, db: str) -> str:
+    """Return MLflow's address for the registry."""
+    uri = wire.tracking_uri(tracking or settings.tracking, db)
+    if not uri:
+        raise UsageError("--register needs MLflow, and the search ran with tracking off: give --tracking URI")
+    return uri
+
+
+def _about(query: "Query", found: "Found", first: "Found") -> dict[str, Any]:
+    """Return what the certificate says of a trial's search and descent."""
+    row = query.status(found.search)
+    stored = query.settings(found.search)["settings"]
+    shown = query.show(found.ref)
+    search = {
+        "name": row.name,
+        "space": row.space,
+        "strategy": row.strategy,
+        "stop": row.stopper,
+        "objective": row.objective,
+        "seed": row.seed,
+        "trials": row.trials,
+        "trained": row.trained,
+        "reused": row.reused,
+        "stopped": row.states.get("stopped", 0),
+        "epochs_trained": row.epochs_trained,
+        "created": row.created,
+    }
+    lineage = [
+        {name: getattr(line, name) for name in ("generation", "trial", "parents", "origin", "note", "value", "digest")}
+        for line in query.lineage(found.ref)
+    ]
+    return {
         "trial": found.ref,
         "trained_as": first.ref,
+        "search": search,
+        "lineage": lineage,
         "objective": shown["metric"],
         "value": shown["value"],
         "test": (stored.get("summary") or {}).get("test") if _is_best(stored, found.trial) else None,
     }
-    return export(trial, dataset, weights, directory, tuple(formats) or FORMATS, recipe=recipe, about=about)
 
 
 def _is_best(stored: Mapping[str, Any], trial: Trial) -> bool:

@@ -165,27 +165,62 @@ def test_export_writes_a_checked_network(call, searched, tmp_path):
     code, out, _ = call("export", "first", "--to", tmp_path / "out", "--db", searched)
     assert code == 0
     assert "largest difference" in out
-    manifest = json.loads((tmp_path / "out" / "export.json").read_text())
-    assert 0 < manifest["test"]["test_accuracy"] <= 1
-    assert {"model.onnx", "weights.safetensors", "topology.json", "topology.svg", "export.json"} <= {
+    found = json.loads((tmp_path / "out" / "certificate.json").read_text())
+    # The winner's test score, read once more from each exported file.
+    tested = {name: entry["test"]["accuracy"] for name, entry in found["formats"].items()}
+    assert tested == dict.fromkeys(("onnx", "torch", "python"), pytest.approx(found["test"]["test_accuracy"]))
+    assert {"model.onnx", "weights.safetensors", "model.py", "topology.json", "topology.svg", "README.md"} <= {
         path.name for path in (tmp_path / "out").iterdir()
     }
 
 
-def test_export_trains_again_when_weights_were_not_kept(call, searched, tmp_path):
+def test_export_of_weights_that_were_not_kept_offers_to_train_again(call, searched, tmp_path):
+    flags = ("--to", tmp_path / "out", "--db", searched, "--format", "python")
     kept = searched.parent / "weights"
     kept.rename(searched.parent / "gone")
     try:
-        code, _, err = call("export", "first/1", "--to", tmp_path / "out", "--db", searched, "--format", "torch")
+        code, _, err = call("export", "first/1", *flags)
+        assert code == 2
+        assert len(err.strip().splitlines()) == 1
+        assert "--retrain 1" in err
+        assert not (tmp_path / "out").exists()
+        code, _, err = call("export", "first/1", *flags, "--retrain", "2")
     finally:
         (searched.parent / "gone").rename(kept)
     assert code == 0
     assert "training it again" in err
-    again = load_file(tmp_path / "out" / "weights.safetensors")
+    found = json.loads((tmp_path / "out" / "certificate.json").read_text())
+    assert found["score"]["trained_again"]
+    assert found["score"]["difference"] == 0  # on the CPU the same seed gives the same network
+    again = found["retrained"]
+    assert (again["metric"], again["seeds"]) == ("test_accuracy", [1, 2])
+    assert again["mean"] == pytest.approx(sum(again["values"]) / 2)
+    assert again["std"] == pytest.approx(abs(again["values"][0] - again["values"][1]) / 2**0.5)
     (path,) = kept.glob("first-*/1.safetensors")
-    first = load_file(path)
-    assert again.keys() == first.keys()
-    assert all(np.array_equal(again[name], first[name]) for name in first)
+    first, exported = load_file(path), load_file(tmp_path / "out" / "weights.safetensors")
+    assert sorted(map(str, (value.tolist() for value in first.values()))) == sorted(
+        str(value.tolist()) for name, value in exported.items() if name not in ("mean", "std")
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("first/99",), "99"),
+        (("frist",), "did you mean first"),
+        (("d1:00000000",), "d1:00000000"),
+        (("first", "--format", "onxx"), "did you mean onnx"),
+        (("first", "--format", "torch", "--register", "x"), "--register needs --format mlflow or onnx"),
+        (("first", "--format", "onnx", "--register", "x"), "give --tracking URI"),
+        (("first", "--retrain", "0"), "--retrain"),
+    ],
+)
+def test_what_cannot_be_exported_is_one_line_and_leaves_nothing(call, searched, tmp_path, words, said):
+    code, _, err = call("export", *words, "--to", tmp_path / "new" / "out", "--db", searched)
+    assert code == 2
+    assert said in err
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_spaces_shows_decisions_cardinality_and_three_examples(call):

@@ -161,8 +161,8 @@ def test_a_regression_from_search_to_export(call: Call, tmp_path: Path) -> None:
     assert (best["metric"], best["value"]) == (summary["objective"].partition(":")[0], summary["best"]["score"])
     assert all(row["value"] <= best["value"] for row in others)
     assert call("export", "sugar", "--to", tmp_path / "out")[0] == 0
-    manifest = json.loads((tmp_path / "out" / "export.json").read_text())
-    compared = manifest["checks"]["score"]
+    manifest = json.loads((tmp_path / "out" / "certificate.json").read_text())
+    compared = manifest["score"]
     assert (compared["metric"], compared["samples"]) == ("val_mse", 71)
     assert compared["recomputed"] == pytest.approx(manifest["metrics"]["val_mse"], rel=1e-5)
 
@@ -193,7 +193,7 @@ def test_a_table_with_categories_and_missing_values_from_search_to_export(call: 
     manifest = json.loads(out)
     assert code == 0
     assert manifest["data"]["classes"] == ["heavy, red", "other"]
-    assert manifest["checks"]["score"]["recorded"] == manifest["metrics"]["val_accuracy"]
+    assert manifest["score"]["recorded"] == manifest["metrics"]["val_accuracy"]
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx", providers=["CPUExecutionProvider"])
     (logits,) = session.run(None, {"x": np.zeros((3, *described["shape"]), np.float32)})
     assert logits.shape == (3, 2)

@@ -33,7 +33,7 @@ LEVELS = {
     "execution": RECORDS | {"workers"},
     "results": RECORDS,
     "tracking": RECORDS,
-    "export": RECORDS | {"workers"},
+    "export": RECORDS | {"workers", "tracking"},
     "bench": RECORDS | {"execution", "tracking"},
     "dashboards": RECORDS | {"results"},
 }

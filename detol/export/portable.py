@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from detol.errors import UsageError
@@ -58,3 +60,22 @@ def portable(topology: Topology, weights: bytes, dataset: "Dataset") -> Portable
             f"trained on"
         ) from None
     return Portable(network, dataset)
+
+
+def answers(topology: Topology, weights: bytes, dataset: "Dataset") -> dict[str, NDArray[np.float32]]:
+    """Return what the network answers to the samples of each split but the training's, computed as training does.
+
+    Logits (n, classes), or values (n,) in the units of the target; ``validation``, and ``test`` where there is one.
+    """
+    from detol.search.recipe import Recipe
+    from detol.workers.step import Criterion
+    from detol.workers.tensors import load
+    from detol.workers.train import forward, restore
+
+    data = load(dataset)
+    network, natural = restore(topology, weights, data), Criterion(data, Recipe()).natural
+    return {
+        name: natural(forward(network, data, data.split(name).x)).numpy()
+        for name in dataset.splits()
+        if name != "train"
+    }

@@ -5,10 +5,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from detol.export.onnx_file import ExportError
+from detol.errors import DetolError
 
 if TYPE_CHECKING:
     from detol.search.records import Trial
+
+
+class ExportError(DetolError):
+    """An exported file that does not do what the network does."""
+
 
 TOLERANCE = {"accuracy": 1e-3, "mse": 1e-3}
 """How far a score may be from the recorded one: accuracy absolute (and at least one sample), MSE relative.
@@ -32,7 +37,13 @@ def score(outputs: NDArray[Any], target: NDArray[Any], task: str) -> dict[str, f
 
 
 def compare(
-    trial: "Trial", found: dict[str, float], samples: int, *, spread: float = 1.0, precision: str = "float32"
+    trial: "Trial",
+    found: dict[str, float],
+    samples: int,
+    *,
+    spread: float = 1.0,
+    precision: str = "float32",
+    again: bool = False,
 ) -> dict[str, Any] | None:
     """Compare a score with what the trial's last report holds; ``None`` when the report does not hold it.
 
@@ -42,6 +53,7 @@ def compare(
         samples: in that split.
         spread: standard deviation of a regression's target: errors far below it are rounding.
         precision: of the recipe.
+        again: whether these are the weights of another training, which may score otherwise.
 
     Raises:
         ExportError: they differ by more than the tolerance: these are other weights than the trial's.
@@ -56,7 +68,7 @@ def compare(
         allowed = max(share, (1 + 1e-6) / samples)
     else:
         allowed = max(share * abs(recorded), 1e-6 * spread**2)
-    if not abs(value - recorded) <= allowed:
+    if not again and not abs(value - recorded) <= allowed:
         remedy = f"remove {trial.weights}" if trial.weights else "search again under another name"
         raise ExportError(
             f"exported weights must score as trial {trial.number} did, val_{name} {recorded:.6g} within {allowed:.2g}, "
@@ -69,4 +81,5 @@ def compare(
         "difference": abs(value - recorded),
         "tolerance": allowed,
         "samples": samples,
+        "trained_again": again,
     }

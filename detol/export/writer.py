@@ -1,33 +1,30 @@
-"""Writing the export of a trial: its files, each run again, and a manifest that says what was found."""
+"""Writing the export of a trial: its files, each run again, a certificate of what was found, and a model card."""
 
 import json
 import math
-import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from detol.errors import UsageError, unknown
+import numpy as np
+
+from detol.errors import DetolError, UsageError
 from detol.export.destination import check_destination, whole
+from detol.export.formats import DEFAULT, chosen, make
 from detol.graph.codec import to_json
 from detol.graph.cost import cost
-from detol.graph.draw import svg
+from detol.graph.draw import mermaid, svg
 from detol.search.recipe import Recipe
 from detol.search.records import Trial
 
 if TYPE_CHECKING:
-    from detol.export.portable import Portable
+    from detol.export.formats import Subject
     from detol.workers.data.dataset import Dataset
 
-FORMATS = ("onnx", "torch")
-"""``onnx``: one file, raw samples in; ``torch``: the state dict of ``detol.graph.build.build`` as safetensors."""
-
-TOLERANCE = 1e-4
-"""How far outputs may differ, relative to the largest output (absolute below 1): rounding of float32."""
-
-_ROWS = 2048
+CERTIFICATE = "certificate.json"
+_SAMPLES = 4
 
 
 def export(
@@ -35,128 +32,157 @@ def export(
     dataset: "Dataset",
     weights: bytes | None,
     directory: Path,
-    formats: Sequence[str] = FORMATS,
+    formats: Sequence[str] = DEFAULT,
     *,
     recipe: Recipe | None = None,
     about: Mapping[str, Any] | None = None,
+    again: bool = False,
+    with_data: bool = False,
 ) -> dict[str, Any]:
-    """Write a trained network into a new directory, whole or not at all, and return the manifest.
+    """Write a trained network into a new directory, whole or not at all, and return the certificate.
 
-    Always written: ``topology.json``, ``topology.svg`` and the manifest ``export.json`` (digest, data, recipe, costs,
-    scores, differences, files, versions). The weights are first checked to belong to the topology, and to score on the
-    whole validation split as the trial's last report says (see :mod:`detol.export.score`); the ONNX file is run with
-    onnxruntime on up to 2048 validation samples.
+    Beside the formats come the topology (JSON, GraphML, SVG, Mermaid), ``preprocessing.json``, ``samples.npy`` (a few
+    raw validation samples), ``certificate.json`` and ``README.md``. The weights are first checked to belong to the
+    topology, and to score on the validation split as the trial's last report says (see :mod:`detol.export.score`).
+    Then each format is read back and run on the whole validation split, and on the test split where there is one:
+    outputs and scores must be those of the trained network.
 
     Args:
-        trial: its topology is exported, its facts go into the manifest.
+        trial: its topology is exported, its facts go into the certificate.
         dataset: that it was trained on.
         weights: safetensors bytes as training returned them; ``None`` when they were not kept.
         directory: to write; must not exist or be empty.
-        formats: some of ``FORMATS``.
-        recipe: that it was trained by, for the manifest.
-        about: further facts for the manifest (search, lineage, test score ...).
+        formats: some of :data:`detol.export.formats.FORMATS`.
+        recipe: that it was trained by, for the certificate and ``train.py``.
+        about: further facts for the certificate (trial, search, lineage, retrained ...).
+        again: whether the weights are of another training than the trial's, which may score otherwise.
+        with_data: whether ``data.npz`` is written too, the splits as ``train.py`` reads them.
 
     Raises:
-        UsageError: an unknown format, missing or foreign weights, a destination that is not free.
+        UsageError: an unknown format, one whose library is missing, missing or foreign weights, a destination that is
+            not free.
         ExportError: weights that do not score as the trial did, or a written file that does not answer as the network
             does; nothing is left then.
     """
-    for name in formats:
-        if name not in FORMATS:
-            raise unknown("export format", name, FORMATS)
+    names = chosen(formats)
     directory = check_destination(directory)
     if weights is None:
         raise UsageError(
-            f"export needs weights, and those of trial {trial.number} ({trial.digest}) were not kept: "
-            "`detol export` trains it again"
+            f"export needs weights, and those of trial {trial.number} ({trial.digest}) were not kept: --retrain 1 "
+            "trains it again"
         )
+    subject, examiner, compared = _subject(trial, dataset, weights, recipe, about or {}, again=again)
     topology = trial.candidate.topology
-    from detol.export.portable import portable
-
-    network = portable(topology, weights, dataset)
-    checked = _Checked(network, dataset, trial, recipe)
     with whole(directory) as folder:
-        (folder / "topology.json").write_text(to_json(topology), encoding="utf-8")
-        (folder / "topology.svg").write_text(svg(topology), encoding="utf-8")
+        _pictures(folder, subject)
         if dataset.preprocessing:
             text = json.dumps(dict(dataset.preprocessing), indent=2, default=str)
             (folder / "preprocessing.json").write_text(text, encoding="utf-8")
-        if "torch" in formats:
-            (folder / "weights.safetensors").write_bytes(weights)
-        if "onnx" in formats:
-            checked.onnx(folder / "model.onnx", trial.digest)
-        manifest = {
+        np.save(folder / "samples.npy", dataset.validation.x[:_SAMPLES])
+        if with_data:
+            _save_data(folder / "data.npz", dataset)
+        made = {name: make(name) for name in names}
+        for one in made.values():
+            one.write(subject, folder)
+        from detol.export import card, certificate
+
+        found = {
+            "title": subject.title,
+            "trial": str(trial.number),
             **_facts(trial, dataset, recipe),
             **(about or {}),
-            "checks": checked.found,
-            "files": {path.name: path.stat().st_size for path in sorted(folder.iterdir())},
-            "versions": _versions(),
+            "tolerance": certificate.TOLERANCE,
+            "network": examiner.splits(),
+            "score": compared,
+            "formats": {name: examiner.examine(name, one, folder) for name, one in made.items()},
+            "files": {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()},
+            "device": certificate.machine(),
+            "versions": certificate.versions(),
             "exported": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        text = json.dumps(_finite(manifest), indent=2, allow_nan=False, default=str)
-        (folder / "export.json").write_text(text + "\n", encoding="utf-8")
-    return manifest
+        found["cost"] = asdict(cost(topology, dataset.shape, dataset.outputs))
+        text = json.dumps(_finite(found), indent=2, allow_nan=False, default=str)
+        (folder / CERTIFICATE).write_text(text + "\n", encoding="utf-8")
+        found["files"][CERTIFICATE] = len(text) + 1
+        (folder / "README.md").write_text(card.card(found), encoding="utf-8")
+    return found
 
 
-class _Checked:
-    """The outputs of the trained network on validation samples, and what was compared with them."""
+def _subject(
+    trial: Trial, dataset: "Dataset", weights: bytes, recipe: Recipe | None, about: Mapping[str, Any], *, again: bool
+) -> tuple["Subject", Any, dict[str, Any] | None]:
+    """Return the network to export, the examiner of its files, and its score beside the recorded one."""
+    from detol.export import score
+    from detol.export.certificate import Examiner
+    from detol.export.formats import Subject
+    from detol.export.portable import answers, portable
 
-    def __init__(self, network: "Portable", dataset: "Dataset", trial: Trial, recipe: Recipe | None) -> None:
-        from detol.export import score
-        from detol.export.onnx_file import run_torch
+    network = portable(trial.candidate.topology, weights, dataset)
+    expected = answers(trial.candidate.topology, weights, dataset)
+    compared = score.compare(
+        trial,
+        score.score(expected["validation"], dataset.validation.y, dataset.task),
+        len(dataset.validation.y),
+        spread=dataset.target_std,
+        precision=recipe.precision if recipe else "float32",
+        again=again,
+    )
+    ref = about.get("trial", f"trial {trial.number}")
+    what = {"classification": "classifier", "regression": "regression"}[dataset.task]
+    title = f"{ref}: a network for {dataset.name} ({dataset.kind} {what}), found by detol."
+    labels = {
+        "digest": trial.digest,
+        "data": dataset.digest,
+        "task": dataset.task,
+        "input": f"raw samples (n, {', '.join(map(str, dataset.shape))}) {dataset.validation.x.dtype}",
+        "preprocessing": "standardisation is part of the model; see preprocessing.json for what comes before it",
+        **({"classes": json.dumps(list(dataset.classes))} if dataset.classes else {}),
+    }
+    return Subject(trial, dataset, network, recipe, title, labels), Examiner(dataset, expected), compared
 
-        rows, task = dataset.validation, dataset.task
-        outputs = run_torch(network, rows.x)
-        recomputed = score.score(outputs, rows.y, task)
-        precision = recipe.precision if recipe else "float32"
-        compared = score.compare(trial, recomputed, len(rows.y), spread=dataset.target_std, precision=precision)
-        self._network = network
-        self._dataset = dataset
-        self._samples = rows.x[:_ROWS]
-        self._expected = outputs[:_ROWS]
-        self.found: dict[str, Any] = {
-            "split": "validation",
-            "samples": len(self._samples),
-            "tolerance": TOLERANCE,
-            "torch": score.score(self._expected, rows.y[:_ROWS], task),
-            "score": compared,
-        }
 
-    def onnx(self, path: Path, digest: str) -> None:
-        """Write the ONNX file, run it, compare."""
-        from detol.export import onnx_file, score
+def _pictures(folder: Path, subject: "Subject") -> None:
+    from detol.export.graphml import graphml
 
-        rows, task = self._dataset.validation, self._dataset.task
-        metadata = {"digest": digest, "data": self._dataset.digest, **onnx_file.labels(self._dataset.classes)}
-        onnx_file.write_onnx(self._network, self._samples, path, metadata)
-        found = onnx_file.run_onnx(path, self._samples)
-        largest = onnx_file.difference(found, self._expected, TOLERANCE)
-        self.found["onnx"] = {"max_difference": largest, **score.score(found, rows.y[:_ROWS], task)}
+    topology, shape = subject.trial.candidate.topology, subject.dataset.shape
+    try:
+        drawn = {"topology.svg": svg(topology, shape), "topology.mmd": mermaid(topology)}
+    except (DetolError, KeyError):
+        drawn = {}  # a kind that only the user's space knows
+    texts = {"topology.json": to_json(topology), "topology.graphml": graphml(topology, shape), **drawn}
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _save_data(path: Path, dataset: "Dataset") -> None:
+    parts = dataset.splits()
+    arrays = {f"{role}_{name}": getattr(part, role) for name, part in parts.items() for role in ("x", "y")}
+    if dataset.classes:
+        arrays["classes"] = np.array(dataset.classes)
+    np.savez_compressed(path, **arrays)
 
 
 def _facts(trial: Trial, dataset: "Dataset", recipe: Recipe | None) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    figures = cost(trial.candidate.topology, dataset.shape, dataset.outputs)
     return {
         "digest": trial.digest,
-        "trial": trial.number,
         "state": trial.state.value,
         "origin": trial.candidate.origin.value,
         "decisions": dict(trial.candidate.decisions),
         "epochs": trial.epoch,
+        "epochs_asked": trial.epochs,
         "seed": trial.seed,
         "metrics": dict(trial.reports[-1].metrics) if trial.reports else {},
-        "cost": {"params": figures.params, "multiply_adds": figures.multiply_adds, "depth": figures.depth},
         "recipe": {"digest": recipe.digest, **asdict(recipe)} if recipe else None,
         "data": {
             "name": dataset.name,
             "digest": dataset.digest,
+            "kind": dataset.kind,
             "task": dataset.task,
             "shape": list(dataset.shape),
             "dtype": str(dataset.validation.x.dtype),
+            "splits": {name: len(part) for name, part in dataset.splits().items()},
             "classes": list(dataset.classes),
-            "standardisation": "(x - mean) / std, part of the ONNX graph",
+            "standardisation": "(x - mean) / std, part of every exported model",
             "mean": dataset.mean.ravel().tolist(),
             "std": dataset.std.ravel().tolist(),
         },
@@ -172,8 +198,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(inner) for inner in value]
     return value
-
-
-def _versions() -> dict[str, str]:
-    names = ("detol", "torch", "onnx", "onnxruntime", "numpy")
-    return {"python": platform.python_version(), **{name: version(name) for name in names}}

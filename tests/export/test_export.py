@@ -1,10 +1,14 @@
-"""Exports read back by other libraries: onnxruntime, onnx, safetensors."""
+"""Exports read back by other libraries: onnxruntime, onnx, safetensors, networkx, torch.export."""
 
+import importlib.util
 import json
 import subprocess
 import sys
+import warnings
+from dataclasses import replace
 from pathlib import Path
 
+import networkx as nx
 import numpy as np
 import onnx
 import onnxruntime
@@ -14,8 +18,11 @@ import safetensors.torch
 import torch
 
 from detol.errors import TopologyError, UsageError
-from detol.export import onnx_file
-from detol.export.onnx_file import ExportError, difference
+from detol.export import certificate, onnx_file
+from detol.export.certificate import difference
+from detol.export.graphml import graphml
+from detol.export.python_file import execute
+from detol.export.score import ExportError
 from detol.export.writer import export
 from detol.graph.build import build
 from detol.graph.codec import from_json
@@ -55,56 +62,135 @@ CASES = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _few_calls(monkeypatch) -> None:
+    monkeypatch.setattr(certificate, "_RUNS", 10)
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_onnx_answers_to_raw_samples_as_the_network_does(tmp_path: Path, dataset, trial, weights, case: str) -> None:
+def test_all_formats_answer_to_raw_samples_as_the_network_does(
+    tmp_path: Path, dataset, trial, weights, case: str
+) -> None:
     kind, task, topology = CASES[case]
     data = dataset(kind, task=task)
     packed = weights(topology, data)
-    manifest = export(trial(topology), data, packed, tmp_path / "out", recipe=Recipe())
-    assert manifest["checks"]["samples"] == 41
-    assert manifest["checks"]["onnx"]["max_difference"] <= 1e-4
+    found = export(trial(topology), data, packed, tmp_path / "out", recipe=Recipe())
     # The network once more, by hand: standardise, run, return to the target's units.
     network = build(topology, data.shape, data.outputs)
-    network.load_state_dict(safetensors.torch.load((tmp_path / "out" / "weights.safetensors").read_bytes()))
+    network.load_state_dict(safetensors.torch.load(packed))
     network.eval()
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx", providers=["CPUExecutionProvider"])
+    program = torch.export.load(tmp_path / "out" / "model.pt2").module()
+    written = execute((tmp_path / "out" / "model.py").read_text(), str(tmp_path / "out" / "model.py"))
+    standalone = written["load"]()
     for rows in (1, 2, 7, 41):  # the batch axis is open
         x = data.validation.x[:rows]
         with torch.no_grad():
             expected = network((torch.from_numpy(x).float() - 100) / 30).numpy()
-        if task == "regression":
-            expected = expected[:, 0] * 5 + 50
-        (found,) = session.run(None, {"x": x})
-        np.testing.assert_allclose(found, expected, atol=1e-4, rtol=1e-4)
+            if task == "regression":
+                expected = expected[:, 0] * 5 + 50
+            for answer in (
+                session.run(None, {"x": x})[0],
+                program(torch.from_numpy(x)),
+                standalone(torch.from_numpy(x)),
+            ):
+                np.testing.assert_allclose(np.asarray(answer), expected, atol=1e-4, rtol=1e-4)
     properties = session.get_modelmeta().custom_metadata_map
     assert properties["digest"] == trial(topology).digest
+    assert "standardisation is part of the model" in properties["preprocessing"]
     if task == "classification":
-        assert json.loads(properties["classes"]) == ["ant", "bee", "cat, small"]
+        assert json.loads(properties["classes"]) == ["ant", "bee", "cat, small"] == list(written["CLASSES"])
         (logits,) = session.run(None, {"x": data.validation.x})
         accuracy = float((logits.argmax(1) == data.validation.y).mean())
-        assert manifest["checks"]["onnx"]["accuracy"] == pytest.approx(accuracy)
+        for entry in found["formats"].values():
+            assert entry["validation"]["accuracy"] == pytest.approx(accuracy)
     else:
         assert "classes" not in properties
+    for entry in found["formats"].values():
+        assert (entry["validation"]["samples"], entry["validation"]["allowed"]) == (41, pytest.approx(1e-4, rel=100))
+        assert 0 <= entry["validation"]["max_difference"] <= entry["validation"]["allowed"]
+        low, high = entry["latency"]["batch_1"]["quartiles_ms"]
+        assert 0 < low <= entry["latency"]["batch_1"]["median_ms"] <= high
 
 
-def test_the_files_and_the_manifest(tmp_path: Path, dataset, trial, weights) -> None:
+def test_the_files_the_certificate_and_the_card(tmp_path: Path, dataset, trial, weights) -> None:
     data = dataset("features")
     one = trial(MLP)
-    export(one, data, weights(MLP, data), tmp_path / "out", ("torch",), recipe=Recipe(), about={"search": "digits-1"})
+    about = {"trial": "digits-1/12", "search": {"name": "digits-1", "space": "tabular", "trials": 30}}
+    export(one, data, weights(MLP, data), tmp_path / "out", ("torch",), recipe=Recipe(), about=about)
     out = tmp_path / "out"
-    names = {"export.json", "preprocessing.json", "topology.json", "topology.svg", "weights.safetensors"}
-    assert {path.name for path in out.iterdir()} == names
+    drawn = {"topology.json", "topology.graphml", "topology.svg", "topology.mmd"}
+    written = {"model.pt2", "weights.safetensors"}
+    told = {"certificate.json", "README.md", "preprocessing.json", "samples.npy"}
+    assert {path.name for path in out.iterdir()} == drawn | written | told
     assert from_json((out / "topology.json").read_text()) == MLP
     assert (out / "topology.svg").read_text().lstrip().startswith(("<svg", "<?xml"))
-    manifest = json.loads((out / "export.json").read_text(), parse_constant=pytest.fail)
-    assert manifest["digest"] == one.digest
-    assert manifest["search"] == "digits-1"
-    assert manifest["recipe"]["digest"] == Recipe().digest
-    assert manifest["data"]["classes"] == ["ant", "bee", "cat, small"]
-    assert manifest["metrics"] == {"val_balanced_accuracy": 0.5, "val_loss": None}  # JSON has no NaN
-    assert manifest["files"]["weights.safetensors"] == (out / "weights.safetensors").stat().st_size
+    assert (out / "topology.mmd").read_text().startswith("flowchart")
+    graph = nx.read_graphml(out / "topology.graphml")
+    assert [graph.nodes[name]["op"] for name in nx.topological_sort(graph)] == [
+        "input",
+        "linear",
+        "activation",
+        "linear",
+        "output",
+    ]
+    found = json.loads((out / "certificate.json").read_text(), parse_constant=pytest.fail)
+    assert found["digest"] == one.digest
+    assert (found["trial"], found["search"]["name"]) == ("digits-1/12", "digits-1")
+    assert found["recipe"]["digest"] == Recipe().digest
+    assert found["data"]["classes"] == ["ant", "bee", "cat, small"]
+    assert found["data"]["splits"] == {"train": 40, "validation": 41}
+    assert found["metrics"] == {"val_balanced_accuracy": 0.5, "val_loss": None}  # JSON has no NaN
+    assert found["files"]["weights.safetensors"] == (out / "weights.safetensors").stat().st_size
+    network = build(MLP, data.shape, data.outputs)
+    assert found["cost"]["params"] == sum(p.numel() for p in network.parameters())
+    card = (out / "README.md").read_text()
+    for text in ("digits-1/12", "model.pt2", "cat, small", "cosine", "space tabular", "30 trials", data.digest):
+        assert text in card
     with safetensors.safe_open(out / "weights.safetensors", "pt") as file:
         assert file.metadata()["digest"] == one.digest
+
+
+def test_the_test_split_is_scored_from_the_files(tmp_path: Path, dataset, trial, weights) -> None:
+    data = dataset("features")
+    data = replace(
+        data, test=replace(data.validation, x=data.validation.x[::-1].copy(), y=data.validation.y[::-1].copy())
+    )
+    found = export(trial(MLP), data, weights(MLP, data), tmp_path / "out", ("python",))
+    assert found["formats"]["python"]["test"]["accuracy"] == found["network"]["validation"]["accuracy"]
+    assert "accuracy, test" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_cells_are_unfolded_in_graphml(tmp_path: Path) -> None:
+    text = graphml(CASES["signal"][2], (2, 16))
+    graph = nx.parse_graphml(text)
+    assert nx.is_directed_acyclic_graph(graph)
+    assert list(nx.topological_sort(graph)) == ["input", "1", "2/input", "2/1", "2/2", "2/output", "3", "output"]
+    assert graph.nodes["2/2"] == {
+        "label": "pool(mode=max, stride=2)",
+        "op": "pool",
+        "cell": "2",
+        "kernel": 3,
+        "mode": "max",
+        "stride": 2,
+    }
+    assert (graph.nodes["1"]["shape"], graph.nodes["2/output"]["shape"]) == ("4x16", "4x8")
+
+
+def test_a_folder_for_mlflow_has_signature_and_example(tmp_path: Path, dataset, trial, weights) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import mlflow.models
+
+    data = dataset("image")
+    found = export(trial(CELL), data, weights(CELL, data), tmp_path / "out", ("mlflow",))
+    assert found["formats"]["mlflow"]["validation"]["samples"] == 41
+    model = mlflow.models.Model.load(str(tmp_path / "out" / "mlflow"))
+    (entry,) = model.signature.inputs.inputs
+    assert (entry.name, str(entry.type), entry.shape) == ("x", "uint8", (-1, 3, 8, 8))
+    assert model.metadata["digest"] == trial(CELL).digest
+    example = model.load_input_example(str(tmp_path / "out" / "mlflow"))
+    np.testing.assert_array_equal(example["x"], data.validation.x[:2])
 
 
 def test_the_onnx_file_runs_without_detol_and_torch(tmp_path: Path, dataset, trial, weights) -> None:
@@ -137,7 +223,7 @@ def test_weights_of_another_network_are_refused(tmp_path: Path, dataset, trial, 
 
 
 def test_weights_that_were_not_kept_are_one_line_that_offers_training(tmp_path: Path, dataset, trial) -> None:
-    with pytest.raises(UsageError, match=r"those of trial 12 .* `detol export` trains it again$") as error:
+    with pytest.raises(UsageError, match=r"those of trial 12 .* were not kept: --retrain 1 trains it again$") as error:
         export(trial(MLP), dataset("features"), None, tmp_path / "out")
     assert "\n" not in str(error.value)
 
@@ -153,18 +239,32 @@ def test_a_destination_that_is_not_empty_is_refused_first(tmp_path: Path, datase
         export(trial(MLP), dataset("features"), None, tmp_path)
 
 
-@pytest.mark.parametrize("broken", ["run_onnx", "write_onnx"])
+@pytest.mark.parametrize("format_", ["onnx", "torch", "python", "mlflow"])
+def test_a_format_whose_library_is_missing_says_what_to_install(
+    tmp_path: Path, dataset, trial, monkeypatch, format_: str
+) -> None:
+    there = importlib.util.find_spec
+    library = {"onnx": "onnxscript", "torch": "safetensors", "python": "safetensors", "mlflow": "mlflow"}[format_]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == library else there(name))
+    with pytest.raises(UsageError, match=f"--format {format_} needs {library}.*: pip install {library}$") as error:
+        export(trial(MLP), dataset("features"), b"", tmp_path / "out", [format_])
+    assert "\n" not in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("broken", ["write", "load", "run_by"])
 def test_a_failure_at_any_place_leaves_nothing(tmp_path: Path, dataset, trial, weights, monkeypatch, broken) -> None:
     def fail(*args: object) -> None:
         raise RuntimeError("disk full")
 
     data = dataset("features")
     packed = weights(MLP, data)
-    monkeypatch.setattr(onnx_file, broken, fail)
-    if broken == "run_onnx":
-        monkeypatch.setattr(onnx_file, "write_onnx", lambda network, samples, path, metadata: path.write_bytes(b"x"))
+    monkeypatch.setattr(onnx_file.Onnx, broken, fail)
+    if broken != "write":
+        monkeypatch.setattr(onnx_file.Onnx, "write", lambda self, subject, folder: None)
+        monkeypatch.setattr(onnx_file.Onnx, "load", fail if broken == "load" else lambda self, folder: None)
     with pytest.raises(RuntimeError, match="disk full"):
-        export(trial(MLP), data, packed, tmp_path / "out")
+        export(trial(MLP), data, packed, tmp_path / "out", ("python", "onnx"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -173,10 +273,13 @@ def test_a_file_that_answers_otherwise_is_an_error_and_leaves_nothing(
 ) -> None:
     data = dataset("features")
     packed = weights(MLP, data)
-    monkeypatch.setattr(onnx_file, "write_onnx", lambda network, samples, path, metadata: path.write_bytes(b"x"))
-    monkeypatch.setattr(onnx_file, "run_onnx", lambda path, samples: np.zeros((41, 3), np.float32) + 9)
-    with pytest.raises(ExportError, match="outputs of the exported file may differ by"):
+    monkeypatch.setattr(
+        onnx_file.Onnx, "write", lambda self, subject, folder: (folder / "model.onnx").write_bytes(b"x")
+    )
+    monkeypatch.setattr(onnx_file.Onnx, "load", lambda self, folder: lambda x: np.zeros((len(x), 3), np.float32) + 9)
+    with pytest.raises(ExportError, match="outputs of onnx may differ by") as error:
         export(trial(MLP), data, packed, tmp_path / "out")
+    assert "\n" not in str(error.value)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -188,10 +291,11 @@ def test_a_dead_topology_cannot_be_exported(tmp_path: Path, dataset, trial) -> N
 
 
 def test_differences_are_absolute_below_one_and_relative_above() -> None:
-    assert difference(np.float32([1.0, 0.5]), np.float32([1.0, 0.50005]), 1e-4) == pytest.approx(5e-5, rel=1e-2)
-    assert difference(np.float32([1000.05]), np.float32([1000.0]), 1e-4) == pytest.approx(0.05, rel=1e-2)
+    close = difference(np.float32([1.0, 0.5]), np.float32([1.0, 0.50005]), 1e-4)
+    assert close == (pytest.approx(5e-5, rel=1e-2), 1e-4)
+    assert difference(np.float32([1000.05]), np.float32([1000.0]), 1e-4) == (pytest.approx(0.05, rel=1e-2), 0.1)
     for found in ([1.0002], [float("nan")]):
         with pytest.raises(ExportError, match="may differ by 0.0001"):
             difference(np.float32(found), np.float32([1.0]), 1e-4)
-    with pytest.raises(ExportError, match="answers with shape"):
+    with pytest.raises(ExportError, match="must answer with shape"):
         difference(np.zeros((2, 3)), np.zeros((2, 1)), 1e-4)

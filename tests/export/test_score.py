@@ -11,8 +11,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, mean_squared_error
 
-from detol.export.onnx_file import ExportError
-from detol.export.score import compare, score
+from detol.export.score import ExportError, compare, score
 from detol.export.writer import export
 from detol.graph.build import build
 from detol.graph.ops import op
@@ -51,14 +50,17 @@ def case(request: pytest.FixtureRequest, dataset, weights):
 
 def test_the_manifest_states_both_scores_and_the_tolerance(tmp_path: Path, case, trial) -> None:
     data, packed, name, value = case
-    export(recorded(trial, **{name: value}), data, packed, tmp_path / "out", ("torch",), recipe=Recipe())
-    checks = json.loads((tmp_path / "out" / "export.json").read_text())["checks"]
-    assert checks["samples"] == 2048
-    assert checks["score"]["metric"] == name
-    assert checks["score"]["samples"] == ROWS + 1  # the whole split
-    assert checks["score"]["recorded"] == value
-    assert checks["score"]["recomputed"] == pytest.approx(value, rel=1e-6)
-    assert checks["score"]["tolerance"] == pytest.approx(1e-3 if name == "val_accuracy" else 1e-3 * value)
+    export(recorded(trial, **{name: value}), data, packed, tmp_path / "out", ("python",), recipe=Recipe())
+    found = json.loads((tmp_path / "out" / "certificate.json").read_text())
+    compared = found["score"]
+    assert compared["metric"] == name
+    assert compared["samples"] == ROWS + 1  # the whole split
+    assert compared["recorded"] == value
+    assert compared["recomputed"] == pytest.approx(value, rel=1e-6)
+    assert compared["tolerance"] == pytest.approx(1e-3 if name == "val_accuracy" else 1e-3 * value)
+    assert not compared["trained_again"]
+    exported = found["formats"]["python"]["validation"]
+    assert (exported["samples"], exported[name.removeprefix("val_")]) == (ROWS + 1, pytest.approx(value, rel=1e-6))
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
@@ -66,7 +68,7 @@ def test_a_score_beside_the_recorded_one_is_an_error_and_leaves_nothing(tmp_path
     data, packed, name, value = case
     off = sign * (2e-3 if name == "val_accuracy" else 2e-3 * value)
     with pytest.raises(ExportError, match=f"must score as trial 12 did, {name} .* of another training") as error:
-        export(recorded(trial, **{name: value + off}), data, packed, tmp_path / "out", ("torch",))
+        export(recorded(trial, **{name: value + off}), data, packed, tmp_path / "out", ("python",))
     assert "\n" not in str(error.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -84,7 +86,16 @@ def test_weights_of_another_training_of_the_same_topology_are_refused(tmp_path: 
 
 def test_a_trial_without_that_metric_is_exported_and_says_so(tmp_path: Path, case, trial) -> None:
     data, packed, _, _ = case
-    assert export(trial(MLP), data, packed, tmp_path / "out", ("torch",))["checks"]["score"] is None
+    assert export(trial(MLP), data, packed, tmp_path / "out", ("python",))["score"] is None
+
+
+def test_another_training_of_a_trial_may_score_otherwise_and_says_so(tmp_path: Path, case, trial) -> None:
+    data, packed, name, value = case
+    one = recorded(trial, **{name: value + 0.1})
+    found = export(one, data, packed, tmp_path / "out", ("python",), again=True)
+    assert found["score"]["trained_again"]
+    assert found["score"]["difference"] == pytest.approx(0.1, abs=1e-3)
+    assert "trained again" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_tolerances(trial) -> None:
