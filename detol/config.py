@@ -17,6 +17,12 @@ SECTIONS = ("strategy", "stop", "recipe", "data")
 
 DEFAULT_STRATEGY = "guided"
 
+THRIFT = 0.5
+"""Power of the price of a network by which the guided strategy divides, where time is the bound."""
+
+TRIALS = 30
+"""Of a search that nothing else bounds."""
+
 STEPWISE = ("prune",)
 """Strategies whose every trial goes on from another one: by default none is stopped early."""
 
@@ -42,7 +48,7 @@ class Settings:
         start: what a strategy that changes one network starts from: a digest, a search's name (its winner), a trial
             as NAME/NUMBER, or ``largest``: of the space; empty: the strategy's own choice.
         stop: rule for early stopping; by default ``none`` for strategies in ``STEPWISE``.
-        trials: how many, reused ones included; >= 1.
+        trials: how many, reused ones included; >= 1. By default ``TRIALS``, or as many as ``hours`` allow.
         epochs: of a training to the end; >= 1.
         hours: of consumed time; 0: no bound.
         trial_minutes: one attempt of a trial may take; 0: no bound.
@@ -67,7 +73,7 @@ class Settings:
     strategy: str = DEFAULT_STRATEGY
     start: str = ""
     stop: str = "asha"
-    trials: int = 30
+    trials: int | None = None
     epochs: int = 20
     hours: float = 0.0
     trial_minutes: float = 0.0
@@ -87,7 +93,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         rules = {
-            "trials": (self.trials >= 1, ">= 1"),
+            "trials": (self.trials is None or self.trials >= 1, ">= 1"),
             "epochs": (self.epochs >= 1, ">= 1"),
             "hours": (self.hours >= 0, ">= 0"),
             "trial_minutes": (self.trial_minutes >= 0, ">= 0"),
@@ -107,6 +113,20 @@ class Settings:
         if self.ranks != "auto" and not (self.ranks.isascii() and self.ranks.isdecimal() and int(self.ranks) >= 1):
             raise UsageError(f"--ranks must be auto or a whole number >= 1, got {self.ranks!r}")
         check_name(self.name)
+
+    def settled(self) -> "Settings":
+        """Return the settings with the defaults that depend on others taken.
+
+        Without a bound in hours there are ``TRIALS`` trials. With one there is no bound on trials, and the guided
+        strategy looks at what a network costs to train.
+        """
+        made = self
+        if made.trials is None and not made.hours:
+            made = replace(made, trials=TRIALS)
+        if made.hours and made.strategy == "guided" and "thrift" not in made.section("strategy"):
+            options = {**made.options, "strategy": {**made.section("strategy"), "thrift": THRIFT}}
+            made = replace(made, options=options)
+        return made
 
     @property
     def width(self) -> int:
@@ -196,7 +216,9 @@ def typed(values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     for name in values:
         if name not in known:
             raise unknown(f"setting{f' in {where[:-2]}' if where else ''}", name, known)
-    return {name: _typed(f"{where}{name}", value, known[name].default) for name, value in values.items()}
+    # A setting whose default depends on others is a whole number.
+    defaults = {name: 0 if known[name].default is None else known[name].default for name in values}
+    return {name: _typed(f"{where}{name}", value, defaults[name]) for name, value in values.items()}
 
 
 def _typed(what: str, value: Any, default: Any) -> Any:

@@ -64,6 +64,8 @@ def prepare(
     Raises:
         UsageError: whatever does not fit; nothing has been written then.
     """
+    if recipe is None:  # a new search; one that goes on has its defaults already
+        settings = settings.settled()
     workers = _workers(settings)
     wire.tracking_uri(settings.tracking, settings.db)
     wire.stopper(settings.stop, epochs=settings.epochs, options=settings.section("stop"))
@@ -189,7 +191,7 @@ def limits(settings: Settings) -> Limits:
     """Return the limits of the settings; 0 means none."""
     infinite = float("inf")
     return Limits(
-        trials=settings.trials,
+        trials=infinite if settings.trials is None else settings.trials,
         seconds=settings.hours * 3600 or infinite,
         trial_seconds=settings.trial_minutes * 60 or infinite,
     )

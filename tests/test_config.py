@@ -96,3 +96,17 @@ def test_set_reads_json_where_it_can():
         "recipe": {"nesterov": False, "augment": "flip,crop"},
         "data": {"kind": "signal"},
     }
+
+
+def test_hours_bound_a_search_in_place_of_trials():
+    assert config.Settings().settled().trials == config.TRIALS
+    assert config.Settings(hours=1).settled().trials is None
+    assert config.Settings(hours=1, trials=7).settled().trials == 7
+
+
+def test_where_time_is_the_bound_the_guided_strategy_looks_at_prices():
+    assert config.Settings().settled().section("strategy") == {}
+    assert config.Settings(hours=1).settled().section("strategy") == {"thrift": config.THRIFT}
+    given = config.Settings(hours=1, options={"strategy": {"thrift": 0.0}})
+    assert given.settled().section("strategy") == {"thrift": 0.0}
+    assert config.Settings(hours=1, strategy="random").settled().section("strategy") == {}

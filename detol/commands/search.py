@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from detol.search.records import Objective
 
 Option = typer.Option
-Trials = Annotated[int | None, Option("--trials", help="Trials of the search, reused ones included (default: 30).")]
+Trials = Annotated[
+    int | None,
+    Option("--trials", help="Trials of the search, reused ones included (default: 30, or what --hours allow)."),
+]
 Hours = Annotated[float | None, Option("--hours", help="Hours of consumed time (default: no bound).")]
 Workers = Annotated[int | None, Option("--workers", help="Workers side by side (default: one a core or GPU).")]
 Tracking = Annotated[str | None, Option("--tracking", help="MLflow URI, or off (default: ./detol-runs/mlflow.db).")]

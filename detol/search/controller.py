@@ -142,7 +142,7 @@ class Controller:
         if self._ledger.waiting:
             self._submit(self._ledger.waiting.popleft())
             return True
-        on = self._fidelity.promoted()
+        on = self._fidelity.due(self.task.limits.seconds - self.seconds) or self._fidelity.promoted()
         if on:
             self._submit(on)
             return True
@@ -263,8 +263,8 @@ class Controller:
         self._ledger.report(trial, event)
         if trial.epoch >= trial.epochs or trial.number in self._stopping:
             return
-        if trial.candidate.named or self._fidelity.finishes(trial):
-            return  # references train to their end, so that no search ends below them; so do the best
+        if self.task.spares(trial.candidate) or self._fidelity.finishes(trial):
+            return  # they train to their end: references, and the best in the end
         verdict = self._stopper.judge(trial, self._ledger.others((trial.number,)))
         if verdict is Verdict.STOP:
             self._stop(trial.number, f"{type(self._stopper).__name__} at epoch {trial.epoch}")

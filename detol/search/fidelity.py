@@ -5,6 +5,7 @@ goes on at once, or rests until it is promoted. When nothing is left to start, t
 winner is never chosen at low fidelity.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -16,6 +17,10 @@ from detol.search.task import Task
 
 FINISHED = 5
 """How many of the best are trained to their end before a search ends."""
+
+NEARLY, ALMOST = 1.1, 1.35
+"""Times the seconds that a trial needs to its end: below the first there is no time for it any more, above the second
+there is time for something else before it."""
 
 CHECKPOINT = "checkpoint_epoch"
 """Fact of a trial: the epoch of the checkpoint at ``weights``, while it has not ended."""
@@ -48,7 +53,7 @@ class Fidelity:
 
     def milestone(self, trial: Trial) -> int:
         """Return the epoch after which ``trial`` pauses, or 0: it trains to its end."""
-        if self._pauser is None or trial.candidate.named or FINISHING in trial.extra:
+        if self._pauser is None or self._task.spares(trial.candidate) or FINISHING in trial.extra:
             return 0
         epoch = self._pauser.milestone(trial)
         return epoch if trial.epoch < epoch < trial.epochs else 0
@@ -136,6 +141,19 @@ class Fidelity:
         )
         for trial in ranked[:FINISHED]:
             if trial.number in self._ledger.resting:
+                return self._ledger.wake(trial.number, **{FINISHING: 1})
+        return None
+
+    def due(self, seconds: float) -> Trial | None:
+        """Return the best resting trial that has to train to its end now, with so many seconds left; or ``None``."""
+        if math.isinf(seconds):
+            return None
+        for trial in sorted(self._ledger.resting.values(), key=lambda trial: (trial.epoch, trial.score), reverse=True):
+            # The last epoch speaks: the first one of an attempt also warms up.
+            needed = trial.reports[-1].seconds * (trial.epochs - trial.epoch)
+            if seconds > ALMOST * needed:
+                return None
+            if seconds > NEARLY * needed:
                 return self._ledger.wake(trial.number, **{FINISHING: 1})
         return None
 

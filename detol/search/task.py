@@ -1,5 +1,6 @@
 """What a search is asked to do, and how it ended."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -45,6 +46,13 @@ class Task:
     width: int = 1
     references: bool = True
     assess: Callable[[Candidate], Assessment] = lambda _: Assessment()
+
+    def spares(self, candidate: Candidate) -> bool:
+        """Return whether a candidate trains to its end: a reference does, so that no search ends below it.
+
+        Where time is the bound, a reference may take all of it: it has to hold its own as any other.
+        """
+        return candidate.named and math.isinf(self.limits.seconds)
 
 
 @dataclass(frozen=True, slots=True)
