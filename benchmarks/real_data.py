@@ -1,0 +1,246 @@
+"""Real training: detol's default settings against a plain Optuna loop, with twice the time for the loop.
+
+For each data set and seed: one search of detol (``--hours``, 2 CPU workers, all else by default) and one of
+``optuna_loop.py`` (2 processes) on the same two cores, one after the other, the same splits. Each winner is trained
+again three times on train plus validation: detol's for the epochs of its search, Optuna's for those of its loop. What
+is reported is the mean test accuracy of the retrainings. With ``--versus`` strategies of detol are compared at equal
+trainings instead.
+
+``--jobs N`` works on N data sets and seeds at once, each on two cores of its own. ``--phase search`` ends after the
+searches, ``--phase retrain`` goes on in the same ``--folder``. Sets of ``../shared/data`` are left out, with a reason,
+where it is absent (``digits.npz`` there, x and y, stands for scikit-learn's digits where that is not installed).
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+from common import arguments, conclude
+
+HERE = Path(__file__).resolve().parent
+SHARED = Path(os.environ.get("DETOL_SHARED", HERE.parents[1] / "shared")) / "data"
+FILES = {
+    "digits": "digits.npz",
+    "electric_devices": "electric_devices.npz",
+    "LetterRecognition": "LetterRecognition.npz",
+    "fashion_mnist_12k": "fashion_mnist_12k.npz",
+}
+SECONDS = {"digits": 180, "electric_devices": 300, "LetterRecognition": 300, "fashion_mnist_12k": 480}
+"""Of Optuna's searches; detol's take half."""
+PUBLISHED = {"digits": 0.994, "electric_devices": 0.722, "LetterRecognition": 0.978, "fashion_mnist_12k": 0.903}
+"""What the loop reached when the goal was set, on another machine."""
+RETRAININGS = (1, 2, 3)
+Cores = tuple[int, ...]
+
+
+def source(name: str) -> str | None:
+    """Return what ``--data`` takes, or ``None`` when the file is not there."""
+    file = SHARED / FILES[name]
+    return str(file) if file.exists() else "digits" if name == "digits" else None
+
+
+def arrays(name: str, seed: int, folder: Path, limit: int | None) -> Path:
+    """Write the splits that detol makes with this seed for the loop, and return the file."""
+    from detol.workers.data import read
+
+    file = folder / f"{name}-{seed}.npz"
+    if not file.exists():
+        data = read(source(name) or name, seed=seed, limit=limit)
+        assert data.test is not None
+        parts = {"train": data.train, "validation": data.validation, "test": data.test}
+        both = {f"{axis}_{part}": getattr(split, axis) for part, split in parts.items() for axis in "xy"}
+        np.savez(file, **both, mean=data.mean, std=data.std)  # type: ignore[arg-type]
+    return file
+
+
+def run(command: Sequence[str], cores: Cores, folder: Path) -> dict[str, Any]:
+    """Run a command on some cores; return the JSON object that it prints last, with its wall seconds."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    began = time.monotonic()
+    pinned = ["taskset", "-c", ",".join(map(str, cores)), *command]
+    done = subprocess.run(pinned, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed: {done.stderr[-1000:]}")
+    return {**json.loads(done.stdout.strip().splitlines()[-1]), "wall_seconds": time.monotonic() - began}
+
+
+def detol_command(name: str, seed: int, folder: Path, label: str, *more: str) -> list[str]:
+    """Return the command of one search of detol."""
+    flags = ["--data", source(name) or name, "--set", f"data.seed={seed}", "--seed", str(seed), "--workers", "2"]
+    place = ["--name", label, "--db", str(folder / f"{label}.db"), "--tracking", "off", "--device", "cpu", "--json"]
+    return [sys.executable, "-m", "detol", "search", *flags, *place, *more]
+
+
+def detol_again(folder: Path, label: str, seed: int) -> dict[str, float]:
+    """Train the winner of a search of detol again; runs in a process of its own."""
+    from detol import wire
+    from detol.config import Settings
+    from detol.prepare import read_data
+    from detol.results.query import Query
+    from detol.retrain import retrain
+    from detol.search.recipe import make_recipe
+    from detol.workers.tensors import use_threads
+
+    use_threads(1)
+    with wire.database(str(folder / f"{label}.db")) as database:
+        query = Query(database)
+        found, stored = query.resolve(label), query.settings(label)
+    settings, recipe = Settings.from_dict(stored["settings"]), make_recipe(stored["recipe"])
+    topology, epochs = found.trial.candidate.topology, found.trial.epochs
+    began = time.monotonic()
+    (metrics,) = retrain(topology, read_data(settings), recipe, epochs=epochs, seeds=[seed])
+    return {"test": metrics["test_accuracy"], "seconds": time.monotonic() - began, "epochs": epochs}
+
+
+class Bench:
+    """The runs of this benchmark, spread over pairs of cores; each result is a file, so that one can go on later."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+        self.options, self.folder = options, folder
+        self.limit = 600 if options.quick else None
+        self.free: SimpleQueue[Cores] = SimpleQueue()
+        cores = sorted(os.sched_getaffinity(0))
+        for job in range(options.jobs):
+            self.free.put(tuple(cores[2 * job : 2 * job + 2]) or tuple(cores))
+
+    def each(self, things: Sequence[Any], work: Callable[[Any, Cores], None]) -> None:
+        """Do some work for each thing, so many at once as there are pairs of cores."""
+
+        def one(thing: Any) -> None:
+            cores = self.free.get()
+            try:
+                work(thing, cores)
+            finally:
+                self.free.put(cores)
+
+        with ThreadPoolExecutor(self.options.jobs) as pool:
+            for done in [pool.submit(one, thing) for thing in things]:
+                done.result()
+
+    def kept(self, key: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Return what was kept under a key, or make and keep it."""
+        file = self.folder / f"{key}.json"
+        if not file.exists():
+            made = make()
+            file.write_text(json.dumps(made), encoding="utf-8")
+            print(key, json.dumps({k: v for k, v in made.items() if isinstance(v, int | float)}), flush=True)
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return found
+
+    def seconds(self, name: str) -> float:
+        """Return the seconds of Optuna's search."""
+        return 20.0 if self.options.quick else float(SECONDS[name])
+
+    def search(self, task: tuple[str, int, str], cores: Cores) -> None:
+        """Search one data set with one seed by one system (or strategy) on some cores."""
+        name, seed, system = task
+        label, folder = f"{name}-{seed}-{system}", self.folder
+        quick = ["--set", f"data.limit={self.limit}", "--epochs", "3"] if self.options.quick else []
+        if system == "optuna":
+            loop = [sys.executable, str(HERE / "optuna_loop.py"), "search"]
+            file = arrays(name, seed, folder, self.limit)
+            self.kept(
+                label, lambda: run([*loop, str(file), str(folder), str(self.seconds(name)), str(seed)], cores, folder)
+            )
+        elif system == "detol":
+            hours = ["--hours", repr(self.seconds(name) / 2 / 3600)]
+            self.kept(label, lambda: run(detol_command(name, seed, folder, label, *hours, *quick), cores, folder))
+        else:
+            trials = ["--trials", str(self.options.trials), "--strategy", system]
+            self.kept(label, lambda: run(detol_command(name, seed, folder, label, *trials, *quick), cores, folder))
+
+    def again(self, task: tuple[str, int, str, int], cores: Cores) -> None:
+        """Train one winner once more."""
+        name, seed, system, number = task
+        label = f"{name}-{seed}-{system}"
+        if system == "optuna":
+            chosen = json.dumps(json.loads((self.folder / f"{label}.json").read_text(encoding="utf-8"))["chosen"])
+            file = arrays(name, seed, self.folder, self.limit)
+            command = [sys.executable, str(HERE / "optuna_loop.py"), "retrain", str(file), chosen, str(number)]
+        else:
+            command = [sys.executable, str(Path(__file__).resolve()), "--retrain-one", label, str(number)]
+            command += ["--folder", str(self.folder)]
+        self.kept(f"{label}-again-{number}", lambda: run(command, cores, self.folder))
+
+    def row(self, name: str, system: str) -> dict[str, Any]:
+        """Return the figures of a system on a data set."""
+        searches, tests = [], []
+        for seed in self.options.seed:
+            label = f"{name}-{seed}-{system}"
+            searches.append(json.loads((self.folder / f"{label}.json").read_text(encoding="utf-8")))
+            files = [self.folder / f"{label}-again-{number}.json" for number in RETRAININGS]
+            tests.append([json.loads(file.read_text(encoding="utf-8"))["test"] for file in files])
+        means = [statistics.mean(values) for values in tests]
+        return {
+            "test": statistics.mean(means),
+            "test_by_seed": means,
+            "deviation": statistics.stdev(means) if len(means) > 1 else 0.0,
+            "seconds": statistics.mean(found["wall_seconds"] for found in searches),
+            "trials": statistics.mean(found["trials"] for found in searches),
+        }
+
+
+def main() -> None:
+    """Search, retrain, report."""
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--set", action="append", choices=list(FILES), help="only these sets; repeat")
+    parser.add_argument("--seed", action="append", type=int, help="only these seeds; repeat (default: 1 2 3)")
+    parser.add_argument("--jobs", type=int, default=1, help="data sets and seeds at once, two cores each")
+    parser.add_argument("--phase", choices=("all", "search", "retrain"), default="all")
+    parser.add_argument("--versus", action="append", metavar="STRATEGY", help="compare strategies instead; repeat")
+    parser.add_argument("--trials", type=int, default=20, help="of each search with --versus (default: 20)")
+    parser.add_argument("--folder", type=Path, help="where results are kept (default: a temporary one)")
+    parser.add_argument("--retrain-one", nargs=2, metavar=("LABEL", "SEED"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    folder = (options.folder or Path(tempfile.mkdtemp(prefix="detol-"))).resolve()
+    if options.retrain_one:
+        label, number = options.retrain_one
+        print(json.dumps(detol_again(folder, label, int(number))))
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    options.seed = options.seed or ([1] if options.quick else [1, 2, 3])
+    names = options.set or (["digits"] if options.quick else list(FILES))
+    for name in [name for name in names if source(name) is None]:
+        print(f"{name} is left out: {SHARED / FILES[name]} is not there")
+        names.remove(name)
+    systems = options.versus or ["detol", "optuna"]
+    bench = Bench(options, folder)
+    # The longest first, so that none is left over at the end.
+    names = sorted(names, key=lambda name: -SECONDS[name])
+    if options.phase in ("all", "search"):
+        by_system = sorted(systems, key=lambda system: system != "optuna")
+        tasks = [(name, seed, system) for name in names for system in by_system for seed in options.seed]
+        bench.each(tasks, bench.search)
+    if options.phase == "search":
+        return
+    again = [
+        (name, seed, system, n) for name in names for system in systems for seed in options.seed for n in RETRAININGS
+    ]
+    bench.each(again, bench.again)
+    figures: dict[str, Any] = {"benchmark": "real_data", "quick": options.quick, "n": len(options.seed)}
+    for name in names:
+        figures[name] = {system: bench.row(name, system) for system in systems}
+    print("| data | system | test accuracy (3 retrainings each) | deviation over seeds | seconds | trials |")
+    print("|---|---|---|---|---|---|")
+    for name in names:
+        for system, row in figures[name].items():
+            print(
+                f"| {name} | {system} | {row['test']:.4f} | {row['deviation']:.4f} | {row['seconds']:.0f} "
+                f"| {row['trials']:.0f} |"
+            )
+    conclude({**figures, "published": PUBLISHED}, options.json)
+
+
+if __name__ == "__main__":
+    main()
