@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from detol.graph.prune import prunable
+from detol.graph.prune import depthwise, prunable
 from detol.workers.measures.probe import Probe
 
 MOST = 0.7
@@ -54,6 +54,8 @@ def neurons(probe: Probe) -> dict[str, Any]:
     found = probe.units
     owners = [int(unit) for layout in found.made.values() for unit in layout]
     shared = {unit for unit, count in zip(*np.unique(owners, return_counts=True), strict=True) if count > 1}
+    for name, operation in found.operations.items():  # a depthwise convolution has nothing that could take a unit over
+        shared |= set(map(int, found.enters[name])) if depthwise(operation) else set()
     names = [
         name
         for name in prunable(found)
