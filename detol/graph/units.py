@@ -102,10 +102,11 @@ class Units:
         enters: by node, those at each position of the tensor that enters it (after merging).
         leaves: by node, those of the tensor that leaves it.
         operations: by node, those that are operations (no cells, no projections).
-        projections: by projection, the node it reads and the nodes that its result enters.
+        projections: by projection, the node it reads and the nodes that its result enters (a cell's output and input).
         axes: of all parameters and buffers.
+        modules: by node (an operation or a projection), the key of its module; ``""`` is the head.
         fixed: units whose number cannot be changed: the data's channels, the outputs, what enters or leaves grouped
-            convolutions and kinds without a rule in ``RULES``.
+            convolutions (but depthwise ones) and kinds without a rule in ``RULES``.
     """
 
     made: Mapping[str, Layout]
@@ -114,6 +115,7 @@ class Units:
     operations: Mapping[str, Operation]
     projections: Mapping[str, tuple[str, tuple[str, ...]]]
     axes: tuple[Axis, ...]
+    modules: Mapping[str, str]
     fixed: frozenset[int]
 
     @cached_property
@@ -192,8 +194,15 @@ def units(topology: Topology, shape: Sequence[int], outputs: int) -> Units:
     last = walk.body(made, entering, "", "")
     scores = walk.new(outputs)
     walk.fix(scores)
+    walk.modules[""] = "head.linear"
     walk.weights("", "head.linear", scores, last, bias=True)
     return walk.found()
+
+
+def _end(made: Plan, name: str, place: int) -> str:
+    """Return the node where tensors enter (0) or leave (-1) a step: of a cell, its input or output, by its path."""
+    work = next(step.work for step in made.steps if step.name == name)
+    return f"{name}/{_end(work, work.steps[place].name, place)}" if isinstance(work, Plan) else name
 
 
 class _Walk:
@@ -206,6 +215,7 @@ class _Walk:
         self.operations: dict[str, Operation] = {}
         self.projections: dict[str, tuple[str, list[str]]] = {}
         self.axes: list[Axis] = []
+        self.modules: dict[str, str] = {}
         self._fixed: list[Layout] = []
         self._tied: list[int] = []
 
@@ -254,9 +264,9 @@ class _Walk:
                 if term.projected and (term.source, term.after) not in projected:
                     place = f"{prefix}projections.{projections[name]}"
                     projected[term.source, term.after] = self._project(term, values[term.source], path + name, place)
-                    self.projections[path + name] = (path + term.source, [])
+                    self.projections[path + name] = (path + _end(made, term.source, -1), [])
                 if term.projected:
-                    self.projections[path + name][1].append(node)
+                    self.projections[path + name][1].append(path + _end(made, step.name, 0))
                 parts.append(projected[term.source, term.after] if term.projected else values[term.source])
             merged = parts[0] if parts else entering
             if step.concat:
@@ -272,6 +282,7 @@ class _Walk:
         if isinstance(step.work, Plan):
             return self.body(step.work, layout, f"{node}/", f"{module}.")
         self.operations[node] = step.work
+        self.modules[node] = module
         rule = RULES.get(step.work.kind)
         if rule is not None:
             return rule(self, Place(node, module, step.work, step.before, step.after), layout)
@@ -283,6 +294,7 @@ class _Walk:
     def _project(self, term: Term, layout: Layout, node: str, module: str) -> Layout:
         if term.before[0] == term.after[0]:
             return layout
+        self.modules[node] = module
         made = self.make(node, term.after[0])
         self.weights(node, f"{module}.conv", made, layout, bias=False)
         self.norm(node, f"{module}.norm", made)
@@ -304,6 +316,7 @@ class _Walk:
             operations=self.operations,
             projections={name: (source, tuple(targets)) for name, (source, targets) in self.projections.items()},
             axes=tuple(Axis(a.node, a.parameter, a.axis, roots[a.units], a.role) for a in self.axes),
+            modules=self.modules,
             fixed=fixed,
         )
 
@@ -338,6 +351,8 @@ def _norm(walk: _Walk, at: Place, layout: Layout) -> Layout:
 
 def _weighted(walk: _Walk, at: Place, layout: Layout) -> Layout:
     """Convolutions and linear layers: new units, computed from all that enter."""
+    if at.operation.kind == "conv" and 1 < number(at.operation, "groups") == at.before[0] == at.after[0]:
+        return _depthwise(walk, at, layout)
     made = walk.make(at.node, at.after[0])
     if at.operation.kind == "conv" and number(at.operation, "groups") > 1:
         walk.fix(layout)
@@ -355,6 +370,16 @@ def _weighted(walk: _Walk, at: Place, layout: Layout) -> Layout:
     if normed:
         walk.norm(at.node, f"{at.module}.norm", made)
     return made
+
+
+def _depthwise(walk: _Walk, at: Place, layout: Layout) -> Layout:
+    """Carry the units that enter through a convolution of each channel by itself; ``groups`` follow their number."""
+    walk.axis(at.node, f"{at.module}.conv.weight", 0, layout, Role.CARRIES)
+    if at.operation["norm"]:
+        walk.norm(at.node, f"{at.module}.norm", layout)
+    else:
+        walk.axis(at.node, f"{at.module}.conv.bias", 0, layout, Role.CARRIES)
+    return layout
 
 
 def _mbconv(walk: _Walk, at: Place, layout: Layout) -> Layout:

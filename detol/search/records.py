@@ -90,6 +90,8 @@ class Transfer:
         merged: child's node -> (parent's unit that is gone, parent's unit that stands for it, factor): what reads the
             gone unit is added, times the factor, to what reads the one that stays.
         optimiser: whether the optimiser's state is taken over (and cut alike) as well.
+        rule: ``morph``, or ``match``: tensors of equal shape are copied, all else starts fresh (``units`` and what
+            follows them are ignored).
     """
 
     parent: int
@@ -98,6 +100,7 @@ class Transfer:
     folded: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)
     merged: Mapping[str, tuple[tuple[int, int, float], ...]] = field(default_factory=dict)
     optimiser: bool = False
+    rule: str = "morph"
 
 
 @dataclass(frozen=True)
