@@ -58,6 +58,7 @@ class Controller:
         self._store, self._keeper, self._clock = store, keeper, clock
         self._consumed, self._mark = consumed, clock.now()
         self._twin, self._watch, self._warn = twin, watch, warn
+        self._measures: tuple[str, ...] = tuple(getattr(strategy, "measures", ()))
         self._ledger = Ledger(store, tracker, task.objectives)
         self._fidelity = Fidelity(task, stopper, keeper, self._ledger, warn)
         self._references: deque[Candidate] = deque()
@@ -142,7 +143,7 @@ class Controller:
         if self._ledger.waiting:
             self._submit(self._ledger.waiting.popleft())
             return True
-        on = self._fidelity.due(self.task.limits.seconds - self.seconds) or self._fidelity.promoted()
+        on = self._fidelity.promoted(self.task.limits.seconds - self.seconds)
         if on:
             self._submit(on)
             return True
@@ -202,6 +203,8 @@ class Controller:
         known = self._store.known(
             candidate.digest, self.task.recipe.digest, self.task.data, self.task.epochs, candidate.topology
         )
+        # A strategy that measures cuts the trained network itself: a result from elsewhere is of no use to it.
+        known = [] if self._measures else known
         others = self._ledger.others((trial.number,))
         answered = answer(trial, known, self._stopper, others, self.task.objectives) if known else None
         if answered:
@@ -225,6 +228,7 @@ class Controller:
             trial.attempt,
             until=milestone,
             checkpoint=checkpoint,
+            measures=self._measures,
         )
         self._executor.submit(job)
 
@@ -287,7 +291,7 @@ class Controller:
         reason = event.reason or (stopping if event.state is State.STOPPED else "")
         ended = with_end(trial, replace(event, reason=reason))
         if ended.state is State.PAUSED:
-            self._fidelity.paused(ended, event)
+            self._fidelity.paused(ended, event, self.task.limits.seconds - self.seconds)
             return
         ended = self._fidelity.closed(ended)
         if event.weights and event.state is not State.PAUSED and ended.scores is not None:

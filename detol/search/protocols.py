@@ -87,6 +87,9 @@ class Strategy(Protocol):
     candidates may not have been told yet (*pending*). Its state is a function of its arguments and of the sequence of
     calls, so that replaying the sequence rebuilds it. No identity (the digest, unless the strategy was given another)
     is proposed twice, nor one that was told without being asked (references).
+
+    It may have an attribute ``measures``: names of what workers measure of each network that completed its training
+    (``detol.workers.measures``); the results are JSON texts in the extra facts of the trials it is told.
     """
 
     def ask(self, count: int) -> Sequence[Candidate]:

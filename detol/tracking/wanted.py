@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from detol.graph.ops import Value
 from detol.search.records import Report, Trial
 
+LONGEST = 500
+"""Characters of a fact that is shown; longer ones stay in the results database."""
+
 
 @dataclass(frozen=True, slots=True)
 class Point:
@@ -74,4 +77,5 @@ class Wanted:
         yield "epochs", trial.epochs
         yield "seconds", round(trial.seconds, 3)
         for name, value in trial.extra.items():
-            yield f"extra.{name}", value
+            if not isinstance(value, str) or len(value) <= LONGEST:  # what was measured for a strategy is no tag
+                yield f"extra.{name}", value

@@ -1,5 +1,7 @@
 """Cuts of lowered networks: the result is valid and exactly what was asked for."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -109,7 +111,7 @@ def test_edges_that_can_be_cut() -> None:
 
 def chain_of(*names: str) -> Topology:
     order = ["input", *names, "output"]
-    return Topology({name: RESIDUAL.nodes[name] for name in order}, list(zip(order, order[1:], strict=False)))
+    return Topology({name: RESIDUAL.nodes[name] for name in order}, list(pairwise(order)))
 
 
 def test_a_concatenation_may_get_narrower() -> None:
