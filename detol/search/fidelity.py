@@ -80,12 +80,16 @@ class Fidelity:
         """Note what the stopper said last of a running trial."""
         self._verdicts[trial.number] = verdict
 
-    def paused(self, trial: Trial, event: Ended) -> None:
+    def paused(self, trial: Trial, event: Ended, seconds: float = math.inf) -> None:
         """Let a trial that has come to its milestone go on at once, or rest, as the stopper said of its last report.
+
+        With few ``seconds`` left for the search, one that cannot come to its end rests.
 
         When no disk takes its checkpoint, it goes on from memory; but it cannot rest, and is stopped.
         """
         verdict = self._verdicts.pop(trial.number, Verdict.CONTINUE)
+        if seconds < NEARLY * _needed(trial):
+            verdict = Verdict.PAUSE
         place = self._keeper.rest(trial, event.weights) if event.weights else ""
         if event.weights and (place or verdict is not Verdict.PAUSE):
             self._replace(trial)
@@ -115,16 +119,26 @@ class Fidelity:
 
     # -- going on
 
-    def promoted(self) -> Trial | None:
-        """Return the resting trial that goes on now, as the stopper chooses; ``None`` when none does."""
-        resting = self._ledger.resting
+    def promoted(self, seconds: float = math.inf) -> Trial | None:
+        """Return the resting trial that goes on now, as the stopper chooses; ``None`` when none does.
+
+        With few ``seconds`` left, those that cannot come to their end stay, and the best of the others trains to its
+        end as soon as anything else would take the time for that.
+        """
+        resting = {n: trial for n, trial in self._ledger.resting.items() if NEARLY * _needed(trial) <= seconds}
         if self._pauser is None or not resting:
             return None
+        best = max(resting.values(), key=lambda trial: (trial.epoch, trial.score))
+        if seconds <= ALMOST * _needed(best):
+            return self._ledger.wake(best.number, **{FINISHING: 1})
         number = self._pauser.promote(list(resting.values()), self._ledger.others(resting))
         if number is None:
             return None
         if number not in resting:
             raise ValueError(f"{type(self._pauser).__name__} promoted trial {number}, which does not rest")
+        step = self._pauser.milestone(resting[number]) - resting[number].epoch
+        if number != best.number and seconds - _needed(resting[number], step) < NEARLY * _needed(best):
+            return self._ledger.wake(best.number, **{FINISHING: 1})
         return self._ledger.wake(number)
 
     def finisher(self) -> Trial | None:
@@ -141,19 +155,6 @@ class Fidelity:
         )
         for trial in ranked[:FINISHED]:
             if trial.number in self._ledger.resting:
-                return self._ledger.wake(trial.number, **{FINISHING: 1})
-        return None
-
-    def due(self, seconds: float) -> Trial | None:
-        """Return the best resting trial that has to train to its end now, with so many seconds left; or ``None``."""
-        if math.isinf(seconds):
-            return None
-        for trial in sorted(self._ledger.resting.values(), key=lambda trial: (trial.epoch, trial.score), reverse=True):
-            # The last epoch speaks: the first one of an attempt also warms up.
-            needed = trial.reports[-1].seconds * (trial.epochs - trial.epoch)
-            if seconds > ALMOST * needed:
-                return None
-            if seconds > NEARLY * needed:
                 return self._ledger.wake(trial.number, **{FINISHING: 1})
         return None
 
@@ -184,3 +185,9 @@ class Fidelity:
         self._memory.pop(trial.number, None)
         if CHECKPOINT in trial.extra and trial.weights:
             self._outdated.append(trial.weights)
+
+
+def _needed(trial: Trial, epochs: int | None = None) -> float:
+    """Return about how many seconds a trial takes for some more epochs, by default to its end."""
+    # The last epoch speaks: the first one of an attempt also warms up.
+    return trial.reports[-1].seconds * (trial.epochs - trial.epoch if epochs is None else epochs)

@@ -1,0 +1,89 @@
+"""A search that time bounds: references compete, and the best have time to come to their end."""
+
+import pytest
+
+from detol.execution.simulated import Answer, SimulatedClock, SimulatedExecutor
+from detol.graph.ops import op
+from detol.graph.topology import chain
+from detol.results.memory import MemoryDatabase
+from detol.search.controller import Controller
+from detol.search.limits import Limits
+from detol.search.recipe import Recipe
+from detol.search.records import Candidate, Objective, State
+from detol.search.task import Task
+from detol.spaces.decisions import Choice
+from detol.spaces.space import DecisionSpace
+from detol.stopping.promotion import PromotingAsha
+from detol.strategies.random_search import RandomSearch
+from detol.tracking.null import NullTracker
+
+EPOCHS = 9
+SPACE = DecisionSpace(
+    "layers",
+    [Choice("width", tuple(range(8, 72))), Choice("kernel", (3, 5, 7))],
+    build=lambda d: chain(op("conv", channels=d["width"], kernel=d["kernel"])),
+    references={"slow": {"width": 71, "kernel": 7}},
+)
+
+
+class Curves:
+    """Straight curves to a score that is known from the width; the reference is good and takes ten times as long."""
+
+    def answer(self, candidate: Candidate) -> Answer:
+        width = int(candidate.decisions["width"])
+        curve = [{"val_accuracy": width / 100 * epoch / EPOCHS} for epoch in range(1, EPOCHS + 1)]
+        return Answer(curve[-1], 90.0 if width == 71 else float(EPOCHS), curve)
+
+
+class Keeper:
+    """Keeps checkpoints as their own places."""
+
+    def keep(self, trial, weights):
+        return ""
+
+    def rest(self, trial, checkpoint):
+        return checkpoint.decode()
+
+    def load(self, place):
+        return place.encode()
+
+    def drop(self, place):
+        pass
+
+
+def searched(seconds: float, workers: int, seed: int):
+    store = MemoryDatabase().create_search("s", {}, {"digest": "x1:0"}, Recipe(), config_digest="same")
+    clock = SimulatedClock()
+    task = Task(SPACE, Recipe(), "x1:0", EPOCHS, [Objective("val_accuracy")], limits=Limits(seconds=seconds))
+    outcome = Controller(
+        task,
+        strategy=RandomSearch(SPACE, seed=seed),
+        stopper=PromotingAsha(epochs=EPOCHS, grace=1),
+        executor=SimulatedExecutor(Curves(), clock, workers),
+        store=store,
+        tracker=NullTracker(),
+        keeper=Keeper(),
+        clock=clock,
+    ).run()
+    return outcome, store.trials()
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seconds", [25.0, 60.0, 200.0])
+def test_somebody_comes_to_the_end_in_time(seconds, workers, seed):
+    outcome, trials = searched(seconds, workers, seed)
+    assert outcome.seconds <= seconds + 10  # an epoch of the reference is cut where it is over
+    best = outcome.tally.best
+    assert best is not None
+    assert best.state is State.COMPLETED
+    # What was finished had been the best of those that came as far: nobody better was left resting at its rung.
+    left = [trial for trial in trials if trial.state is State.STOPPED and trial.epoch >= 3]
+    assert all(trial.score <= best.score for trial in left)
+
+
+def test_a_reference_does_not_take_all_of_the_time():
+    _, trials = searched(60.0, 1, 0)
+    assert trials[0].candidate.named
+    assert trials[0].state is State.STOPPED
+    assert sum(trial.state is State.COMPLETED for trial in trials) >= 2
