@@ -64,6 +64,7 @@ class Settings:
         device: ``auto``, ``cpu`` or ``cuda``.
         ray: address of a Ray cluster; empty: a local one.
         executor: ``ray``, or ``inline`` (in this process, for a debugger).
+        metrics: ``PORT`` or ``HOST:PORT`` where Prometheus finds the search's metrics; empty: nowhere.
         options: by section (``strategy``, ``stop``, ``recipe``, ``data``), settings of its own.
     """
 
@@ -89,6 +90,7 @@ class Settings:
     device: str = "auto"
     ray: str = ""
     executor: str = "ray"
+    metrics: str = ""
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -168,6 +170,7 @@ class Settings:
             "ray",
             "device",
             "executor",
+            "metrics",
             "data",
             "trial_minutes",
         )

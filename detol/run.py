@@ -9,6 +9,7 @@ from detol import wire
 from detol.config import Settings
 from detol.errors import DetolError, UsageError
 from detol.handover import exported, test_of, weights_of
+from detol.metrics import Metrics
 from detol.prepare import Prepared, prepare
 from detol.result import SearchResult
 from detol.result import conclude as summed_up
@@ -61,9 +62,9 @@ def search(
     settings = replace(settings, data=_absolute(settings.data), space=_absolute(settings.space))
     prepared = prepare(settings, space=space, strategy=strategy)
     objects = [kind for kind, given in (("space", space), ("strategy", strategy)) if given is not None]
-    with wire.database(settings.db) as database:
+    with Metrics(settings.metrics) as metrics, wire.database(settings.db) as database:
         prepared, store = _create(prepared, database, objects)
-        return _run(prepared, store, watcher or Quiet())
+        return _run(prepared, store, metrics.around(watcher or Quiet(), prepared.settings.name))
 
 
 def resume(
@@ -99,9 +100,10 @@ def resume(
         prepared = prepare(settings, space=space, strategy=strategy, recipe=recipe)
         if prepared.task.data != before.data:
             raise UsageError(f"the data at {settings.data} have changed since {name!r} started: start a new search")
-        store = database.open_search(name)
-        store.amend(trials=settings.trials, settings=_stored(settings))
-        return _run(prepared, store, watcher or Quiet())
+        with Metrics(settings.metrics) as metrics:
+            store = database.open_search(name)
+            store.amend(trials=settings.trials, settings=_stored(settings))
+            return _run(prepared, store, metrics.around(watcher or Quiet(), name))
 
 
 def _create(prepared: Prepared, database: "Database", objects: Sequence[str]) -> "tuple[Prepared, SearchStore]":

@@ -24,6 +24,7 @@ Trials = Annotated[
 Hours = Annotated[float | None, Option("--hours", help="Hours of consumed time (default: no bound).")]
 Workers = Annotated[int | None, Option("--workers", help="Workers side by side (default: one a core or GPU).")]
 Tracking = Annotated[str | None, Option("--tracking", help="MLflow URI, or off (default: ./detol-runs/mlflow.db).")]
+Metrics = Annotated[str | None, Option("--metrics", help="[HOST:]PORT that serves Prometheus metrics (default: none).")]
 Ray = Annotated[str | None, Option("--ray", help="Address of a Ray cluster (default: a local one).")]
 
 
@@ -68,6 +69,7 @@ def search(
     executor: Annotated[
         str | None, Option("--executor", help="ray, or inline: in this process, for a debugger.")
     ] = None,
+    metrics: Metrics = None,
     set_: Annotated[
         list[str] | None, Option("--set", help="SECTION.KEY=VALUE of strategy, stop, recipe or data.")
     ] = None,
@@ -77,11 +79,11 @@ def search(
     from detol import config, run
 
     flags = {
-        "data": data, "target": target, "space": space, "strategy": strategy, "start": start, "stop": stop, "trials": trials,
-        "epochs": epochs, "hours": hours, "trial_minutes": trial_minutes, "workers": workers, "ranks": ranks,
-        "objective": tuple(objective) if objective else None, "seed": seed, "name": name, "db": db,
-        "tracking": tracking, "references": references, "max_params": max_params, "device": device, "ray": ray,
-        "executor": executor,
+        "data": data, "target": target, "space": space, "strategy": strategy, "start": start, "stop": stop,
+        "trials": trials, "epochs": epochs, "hours": hours, "trial_minutes": trial_minutes,
+        "workers": workers, "ranks": ranks, "objective": tuple(objective) if objective else None, "seed": seed,
+        "name": name, "db": db, "tracking": tracking, "references": references, "max_params": max_params,
+        "device": device, "ray": ray, "executor": executor, "metrics": metrics,
     }  # fmt: skip
     options = config.parse_sets(set_ or [])
     options.setdefault("data", {}).update(data_options(header, resize, variables))
@@ -97,12 +99,13 @@ def resume(
     db: Db = "",
     tracking: Tracking = None,
     ray: Ray = None,
+    metrics: Metrics = None,
     as_json: Json = False,
 ) -> None:
     """Go on with a search: finished trials are kept, lost ones tried again; a larger budget goes further."""
     from detol import run
 
-    given = {"trials": trials, "hours": hours, "workers": workers, "tracking": tracking, "ray": ray}
+    given = {"trials": trials, "hours": hours, "workers": workers, "tracking": tracking, "ray": ray, "metrics": metrics}
     changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     _show(lambda terminal: run.resume(name, terminal, db=db, **changes), db, as_json)
 

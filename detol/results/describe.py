@@ -15,7 +15,7 @@ from detol.results.rows import clean, now, to_text
 from detol.results.schema import data_sets, recipes
 from detol.search.recipe import Recipe
 
-INCIDENTAL = frozenset({"name", "db", "tracking", "ray", "workers", "quiet", "json", "runs", "directory"})
+INCIDENTAL = frozenset({"name", "db", "tracking", "ray", "metrics", "workers", "quiet", "json", "runs", "directory"})
 """Settings that say where and how quickly a search runs, and not what it does."""
 
 _LONGEST_NAME = 200
