@@ -17,12 +17,24 @@ from detol.graph.topology import Topology
 FORMAT = "1"
 
 
-__all__ = ["CheckpointError", "facts", "pack", "pack_state", "unpack"]
+__all__ = ["CheckpointError", "facts", "pack", "pack_state", "unpack", "unpack_optimiser"]
+
+_MEMORY = "optimiser/"
+"""Begins the names of tensors that are not the model's: ``optimiser/PARAMETER/KEY``."""
 
 
-def pack(model: nn.Module, topology: Topology, facts: Mapping[str, str] | None = None) -> bytes:
-    """Return the state of a model with the digest of its topology (and further facts) as metadata."""
-    return pack_state(model.state_dict(), topology, facts)
+def pack(
+    model: nn.Module,
+    topology: Topology,
+    facts: Mapping[str, str] | None = None,
+    optimiser: Mapping[str, Mapping[str, Tensor]] | None = None,
+) -> bytes:
+    """Return the state of a model with the digest of its topology (and further facts) as metadata.
+
+    ``optimiser``: what the optimiser remembers of each parameter; :func:`unpack_optimiser` gives it back.
+    """
+    memory = {f"{_MEMORY}{name}/{key}": t for name, state in (optimiser or {}).items() for key, t in state.items()}
+    return pack_state({**model.state_dict(), **memory}, topology, facts)
 
 
 def pack_state(tensors: Mapping[str, Tensor], topology: Topology, facts: Mapping[str, str] | None = None) -> bytes:
@@ -47,7 +59,7 @@ def facts(weights: bytes) -> dict[str, str]:
 
 
 def unpack(weights: bytes, topology: Topology) -> dict[str, Tensor]:
-    """Return the tensors of packed weights by name, on the host.
+    """Return the tensors of packed weights by name, on the host; without the optimiser's memory.
 
     Raises:
         CheckpointError: unreadable bytes, or weights of a topology with another digest.
@@ -55,6 +67,24 @@ def unpack(weights: bytes, topology: Topology) -> dict[str, Tensor]:
     found = facts(weights).get("digest")
     if found != digest(topology):
         raise CheckpointError(f"the weights are those of {found}, not of {digest(topology)}: load them into their own")
+    return {name: tensor for name, tensor in _tensors(weights).items() if not name.startswith(_MEMORY)}
+
+
+def unpack_optimiser(weights: bytes) -> dict[str, dict[str, Tensor]]:
+    """Return the optimiser's memory in packed weights, by parameter and key; empty where it was not packed.
+
+    Raises:
+        CheckpointError: unreadable bytes.
+    """
+    found: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in _tensors(weights).items():
+        if name.startswith(_MEMORY):
+            parameter, _, key = name.removeprefix(_MEMORY).rpartition("/")
+            found.setdefault(parameter, {})[key] = tensor
+    return found
+
+
+def _tensors(weights: bytes) -> dict[str, Tensor]:
     try:
         return safetensors.torch.load(weights)
     except safetensors.SafetensorError as error:

@@ -26,6 +26,7 @@ from detol.workers.group import Group, plain
 from detol.workers.metrics import measure
 from detol.workers.optim import Optimiser, learning_rate
 from detol.workers.outcome import one_line
+from detol.workers.start import Parent, begin, optimiser_tensors, remember, settle
 from detol.workers.state import Stamp, read, save
 from detol.workers.step import Criterion, memory_faults, mix, precision, seeded
 from detol.workers.tensors import Tensors, batches, load, steps_of
@@ -53,10 +54,12 @@ class Training:
         clock: seconds, never falling.
         checkpoint: where to go on, from :meth:`checkpoint` of the same training anywhere; ``None``: at the start.
         until: the epoch after which it pauses; 0 (or ``epochs``): it does not.
+        parent: whose weights it starts from, and how; ``None``: from fresh ones. A ``checkpoint`` holds them already.
 
     Attributes:
         model: the network.
         curve: the reports so far, those before the checkpoint included.
+        inherited: share of its parameters that come from the parent; ``None`` without one.
 
     Raises:
         CheckpointError: a checkpoint that cannot be read, or one of another training.
@@ -80,6 +83,7 @@ class Training:
         clock: Callable[[], float] = time.monotonic,
         checkpoint: bytes | None = None,
         until: int = 0,
+        parent: Parent | None = None,
     ) -> None:
         self._began = clock()
         self._clock, self._stop, self._limit = clock, stop, limit
@@ -92,10 +96,16 @@ class Training:
             self._criterion = Criterion(self._data, recipe)
             with seeded(self._device, seed):
                 model = build(topology, self._data.shape, self._data.outputs)
+            started = begin(model, topology, parent, self._data) if parent and checkpoint is None else None
             model = model.to(self._device, memory_format=self._data.layout)  # type: ignore[call-overload]
+            if started:
+                settle(model, started, self._data)
             self._called = self._group.wrap(model, sync_norm=recipe.sync_norm)
             self.model = plain(self._called)
             self._optimiser = Optimiser(self.model, recipe)
+            if parent and started:
+                remember(self.model, self._optimiser, parent, started)
+        self.inherited = started.share if started else None
         self._until = until or epochs
         self._stamp = Stamp.of(topology, recipe, seed, epochs)
         self.curve: list[Report] = []
@@ -134,9 +144,13 @@ class Training:
             self.curve.append(Report(epoch, metrics, self._clock() - started))
             yield self.curve[-1]
 
-    def weights(self) -> bytes:
-        """Return the present weights with the topology's digest (see :mod:`detol.workers.checkpoint`)."""
-        return pack(self.model, self._topology, self._units())
+    def weights(self, *, optimiser: bool = False) -> bytes:
+        """Return the present weights with the topology's digest (see :mod:`detol.workers.checkpoint`).
+
+        ``optimiser``: with what the optimiser remembers, for a child that takes that over too.
+        """
+        memory = optimiser_tensors(self.model, self._optimiser) if optimiser else None
+        return pack(self.model, self._topology, self._units(), memory)
 
     def checkpoint(self) -> bytes:
         """Return the whole state after the last report (see :mod:`detol.workers.state`); not in the middle of an epoch.
@@ -260,14 +274,18 @@ def run(job: Job, data: Tensors, *, group: Group, stop: Callable[[], bool]) -> I
         limit=job.limit,
         checkpoint=job.checkpoint,
         until=job.until,
+        parent=(*job.parent, job.candidate.transfer) if job.parent and job.candidate.transfer else None,
     )
+    if training.inherited is not None:
+        yield {"inherited": training.inherited}
     yield from training.reports()
     if training.paused:
         yield Paused(training.checkpoint() if group.rank == 0 else None)
     elif group.rank == 0:
         if job.measures and training.epoch == job.epochs:
             yield training.measured(job.measures)
-        yield training.weights()
+        # What is measured is going to be cut, and the optimiser's memory with it.
+        yield training.weights(optimiser=bool(job.measures))
 
 
 @torch.inference_mode()

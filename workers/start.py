@@ -1,0 +1,80 @@
+"""Where a training starts that takes over its parent's weights."""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from detol.graph.topology import Topology
+from detol.search.records import Transfer
+from detol.workers.checkpoint import unpack, unpack_optimiser
+from detol.workers.neutral import calibrate
+from detol.workers.optim import Optimiser
+from detol.workers.tensors import Tensors
+from detol.workers.transfer import Inherited, inherit, inherit_optimiser
+
+Parent: TypeAlias = tuple[Topology, bytes, Transfer]
+"""A parent's topology, its weights as ``Training.weights`` packs them, and how they are taken over."""
+
+MEASURED = 256
+"""Training samples by which norms that start as identities are set."""
+
+
+def begin(model: nn.Module, topology: Topology, parent: Parent, data: Tensors) -> Inherited:
+    """Give a fresh network, still on the host, its parent's weights.
+
+    Raises:
+        CheckpointError: weights that cannot be read, or that are not those of the parent's topology.
+        TopologyError: a record that does not fit the two topologies.
+    """
+    before, weights, transfer = parent
+    found = inherit(
+        topology,
+        model.state_dict(),
+        before,
+        unpack(weights, before),
+        transfer,
+        shape=data.shape,
+        outputs=data.outputs,
+    )
+    model.load_state_dict(dict(found.state))
+    return found
+
+
+def settle(model: nn.Module, inherited: Inherited, data: Tensors) -> None:
+    """Set the norms that start as identities by what enters them; the network is on its device."""
+    if inherited.identities:
+        rows = data.train.x[:MEASURED]  # the first, so that all ranks see the same
+        calibrate(model, inherited.identities, data.standardised(rows))
+
+
+def remember(model: nn.Module, optimiser: Optimiser, parent: Parent, inherited: Inherited) -> None:
+    """Give the optimiser what its parent's remembered, where the transfer wants that and the weights hold it."""
+    if not parent[2].optimiser:
+        return
+    states = inherit_optimiser(unpack_optimiser(parent[1]), inherited)
+    optimiser.restore(_numbered(model, states))
+
+
+def optimiser_tensors(model: nn.Module, optimiser: Optimiser) -> dict[str, dict[str, Tensor]]:
+    """Return what an optimiser remembers, by name of the parameter."""
+    names = _names(model)
+    found: dict[str, dict[str, Tensor]] = {}
+    for key, tensor in optimiser.tensors().items():
+        place, _, what = key.partition(".")
+        found.setdefault(names[int(place)], {})[what] = tensor
+    return found
+
+
+def _numbered(model: nn.Module, states: Mapping[str, Mapping[str, Tensor]]) -> dict[str, torch.Tensor]:
+    """Return an optimiser's memory as ``Optimiser.restore`` takes it."""
+    return {
+        f"{place}.{key}": tensor
+        for place, name in enumerate(_names(model))
+        for key, tensor in states.get(name, {}).items()
+    }
+
+
+def _names(model: nn.Module) -> list[str]:
+    return [name for name, parameter in model.named_parameters() if parameter.requires_grad]
