@@ -22,7 +22,7 @@ from detol.spaces.decisions import Decisions
 from detol.strategies import options
 from detol.strategies.base import Identity, Proposer
 from detol.strategies.pruning import apoptosis, channels, edges
-from detol.strategies.pruning.cuts import Level, Size
+from detol.strategies.pruning.cuts import Level, Size, relative
 
 LEVELS: dict[str, Level] = {"edges": edges.cut, "channels": channels.cut, "neurons": apoptosis.cut}
 """The levels at which a network is pruned; each is also the name of what it needs measured."""
@@ -218,6 +218,10 @@ class Prune(Proposer):
         yield from sorted((t for t in every if not t.tries), key=lambda t: (-t.score, t.number))
         yield from sorted(every, key=lambda t: (t.tries, -t.score, t.number))
 
+    def _saves_nothing(self, now: Topology, before: Topology) -> bool:
+        assert self._size is not None
+        return relative(self._size.cost(now), self._size.cost(before)) > 1 - edges.WEIGHTLESS
+
     def _cut(self, trained: _Trained) -> Candidate | None:
         """Make the next cut of a network; ``None`` when there is none, or when it is known."""
         assert self._size is not None
@@ -233,7 +237,7 @@ class Prune(Proposer):
         factor = 0.5**smaller
         share, allowance = self._share * factor, self._allowance * factor
         made = self._levels[levels[turn]](trained.topology, measured, self._size, share, allowance)
-        if made is None:
+        if made is None or (self._level == "auto" and self._saves_nothing(made.topology, trained.topology)):
             return None
         transfer = Transfer(
             trained.number,
