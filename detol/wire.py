@@ -44,8 +44,9 @@ STOPPERS = {
     "promote": "detol.stopping.promotion:PromotingAsha",
     "hyperband": "detol.stopping.hyperband:Hyperband",
     "pasha": "detol.stopping.pasha:Pasha",
+    "curve": "detol.stopping.curve:CurveStop",
 }
-"""Stopping rules by name; ``promote+median`` joins some: one of them may pause trials, any of them may stop one."""
+"""Stopping rules by name; ``promote+curve`` joins some: one of them may pause trials, any of them may stop one."""
 
 
 def strategy(

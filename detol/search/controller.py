@@ -12,6 +12,7 @@ from detol.errors import DetolError
 from detol.search.answer import answer
 from detol.search.fidelity import Fidelity
 from detol.search.history import TIME_UP, History, copy
+from detol.search.inheritance import Inheritance
 from detol.search.ledger import Ledger
 from detol.search.past import again, follow, restore
 from detol.search.protocols import Clock, Executor, Keeper, Stopper, Store, Strategy, Tracker
@@ -59,7 +60,8 @@ class Controller:
         self._consumed, self._mark = consumed, clock.now()
         self._twin, self._watch, self._warn = twin, watch, warn
         self._measures: tuple[str, ...] = tuple(getattr(strategy, "measures", ()))
-        self._ledger = Ledger(store, tracker, task.objectives)
+        self._inheritance = Inheritance(task, keeper, warn)
+        self._ledger = Ledger(store, tracker, task.objectives, self._inheritance.ended)
         self._fidelity = Fidelity(task, stopper, keeper, self._ledger, warn)
         self._references: deque[Candidate] = deque()
         self._stopping: dict[int, str] = {}
@@ -99,7 +101,7 @@ class Controller:
                 self._time_is_up()
             self._fill()
             self._watch(self)
-            if self._over:
+            if self._over and not self._from_scratch():
                 break
             self._expect_a_worker()
             for event in self._executor.poll(POLL_SECONDS):
@@ -136,7 +138,7 @@ class Controller:
     @property
     def _left(self) -> float:
         """How many more trials may start."""
-        return self.task.limits.trials - self.tally.trials - self._ledger.open
+        return self.task.limits.trials - (self.tally.trials - self.tally.retrained) - self._ledger.open
 
     def _start(self, room: int) -> bool:
         """Start something on free workers, or end something; return whether there may be more to do."""
@@ -160,6 +162,14 @@ class Controller:
         else:
             return False
         return True
+
+    def _from_scratch(self) -> bool:
+        """Let the winner be trained from scratch if its score was inherited, while there is time; return whether."""
+        winner = self._inheritance.retraining(self.tally) if self.seconds < self.task.limits.seconds else None
+        trial = self._admit(winner) if winner else None
+        if trial:
+            self._ledger.wait(trial)
+        return winner is not None
 
     def _propose(self, count: int) -> None:
         candidates = self._candidates(count)
@@ -203,23 +213,27 @@ class Controller:
         known = self._store.known(
             candidate.digest, self.task.recipe.digest, self.task.data, self.task.epochs, candidate.topology
         )
-        # A strategy that measures cuts the trained network itself: a result from elsewhere is of no use to it.
-        known = [] if self._measures else known
+        # A strategy that measures or edits the trained network itself has no use for a result from elsewhere.
+        known = [] if candidate.transfer or (self._measures and not candidate.named) else known
         others = self._ledger.others((trial.number,))
         answered = answer(trial, known, self._stopper, others, self.task.objectives) if known else None
         if answered:
             self._ledger.finish(answered, new=True)
             return None
+        trial = self._inheritance.noted(trial)
         self._ledger.add(trial)
         return trial
 
     def _submit(self, trial: Trial) -> None:
         milestone = self._fidelity.milestone(trial)
         trial, checkpoint = self._fidelity.checkpoint(trial)
+        candidate, parent = trial.candidate, None
+        if checkpoint is None:  # a checkpoint holds what was inherited
+            trial, candidate, parent = self._inheritance.begun(trial)
         self._ledger.run(trial)
         job = Job(
             trial.number,
-            trial.candidate,
+            candidate,
             self.task.recipe,
             trial.epochs,
             trial.seed,
@@ -228,6 +242,7 @@ class Controller:
             trial.attempt,
             until=milestone,
             checkpoint=checkpoint,
+            parent=parent,
             measures=self._measures,
         )
         self._executor.submit(job)
@@ -267,8 +282,9 @@ class Controller:
         self._ledger.report(trial, event)
         if trial.epoch >= trial.epochs or trial.number in self._stopping:
             return
-        if self.task.spares(trial.candidate) or self._fidelity.finishes(trial):
-            return  # they train to their end: references, and the best in the end
+        if self.task.spares(trial.candidate):
+            return  # references train to their end
+        # The best in the end do not pause any more, but one that a rule finds hopeless by now is stopped.
         verdict = self._stopper.judge(trial, self._ledger.others((trial.number,)))
         if verdict is Verdict.STOP:
             self._stop(trial.number, f"{type(self._stopper).__name__} at epoch {trial.epoch}")
@@ -293,7 +309,7 @@ class Controller:
         if ended.state is State.PAUSED:
             self._fidelity.paused(ended, event, self.task.limits.seconds - self.seconds)
             return
-        ended = self._fidelity.closed(ended)
+        ended = self._inheritance.over(self._fidelity.closed(ended))
         if event.weights and event.state is not State.PAUSED and ended.scores is not None:
             ended = replace(ended, weights=self._keeper.keep(ended, event.weights))
         self._ledger.finish(ended, event=event)

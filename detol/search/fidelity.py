@@ -6,7 +6,8 @@ winner is never chosen at low fidelity.
 """
 
 import math
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from detol.search.history import until
@@ -16,7 +17,7 @@ from detol.search.records import Ended, State, Trial, Verdict
 from detol.search.task import Task
 
 FINISHED = 5
-"""How many of the best are trained to their end before a search ends."""
+"""How many of the best are looked at to their end before a search ends."""
 
 NEARLY, ALMOST = 1.1, 1.35
 """Times the seconds that a trial needs to its end: below the first there is no time for it any more, above the second
@@ -144,23 +145,14 @@ class Fidelity:
     def finisher(self) -> Trial | None:
         """Return one of the best that still rests and trains to its end now; ``None`` when all of the best have.
 
-        The best are those that came furthest, and of those the ones with the highest scores.
+        The best are those that fewer than ``FINISHED`` others beat after the same epoch, those that came furthest
+        first. Others that were stopped or have completed count as well: they were looked at.
         """
-        completed = [trial for trial in self._ledger.ended if trial.state is State.COMPLETED]
-        running = [trial for trial in self._ledger.running.values() if FINISHING in trial.extra]
-        ranked = sorted(
-            [*completed, *running, *self._ledger.resting.values()],
-            key=lambda trial: (FINISHING in trial.extra or trial.state is State.COMPLETED, trial.epoch, trial.score),
-            reverse=True,
-        )
-        for trial in ranked[:FINISHED]:
-            if trial.number in self._ledger.resting:
+        resting = sorted(self._ledger.resting.values(), key=lambda trial: (trial.epoch, trial.score), reverse=True)
+        for trial in resting:
+            if beaten(trial, self._ledger.others((trial.number,))) < FINISHED:
                 return self._ledger.wake(trial.number, **{FINISHING: 1})
         return None
-
-    def finishes(self, trial: Trial) -> bool:
-        """Return whether a trial is one of the best that are trained to their end."""
-        return FINISHING in trial.extra
 
     @property
     def finishing(self) -> bool:
@@ -185,6 +177,20 @@ class Fidelity:
         self._memory.pop(trial.number, None)
         if CHECKPOINT in trial.extra and trial.weights:
             self._outdated.append(trial.weights)
+
+
+def beaten(trial: Trial, others: Iterable[Trial]) -> int:
+    """Return how many other trials had a better primary score after as many epochs as ``trial`` has now.
+
+    What failed since then does not count.
+    """
+    standing = (other for other in others if other.state.scored or not other.state.final)
+    return sum(_at(other, trial.epoch) > trial.curve[-1] for other in standing)
+
+
+def _at(trial: Trial, epoch: int) -> float:
+    index = bisect_left(trial.reports, epoch, key=lambda report: report.epoch)
+    return trial.curve[index] if index < len(trial.reports) else math.nan
 
 
 def _needed(trial: Trial, epochs: int | None = None) -> float:

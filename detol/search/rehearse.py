@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from detol.graph.topology import chain
+from detol.search.fidelity import beaten
 from detol.search.protocols import Pauser, Stopper
 from detol.search.records import Candidate, Origin, State, Trial, Verdict
 from detol.spaces.decisions import Decisions
@@ -43,8 +44,8 @@ def rehearse(
             curve does, as if it had been stopped there.
         stopper: the rule.
         workers: how many train at once, >= 1.
-        finish: of the trials that have a score then, so many of the best are trained to their end, unless the rule
-            stops them, before the winner is chosen; 0: none.
+        finish: at the end, resting trials that fewer than so many others beat after the same epoch are trained to
+            their end, unless the rule stops them; 0: none.
         exempt: places in the order of arrival of trials that the rule is not asked about (references).
     """
     return _Run(curves, stopper, workers, frozenset(exempt)).run(finish)
@@ -124,11 +125,14 @@ class _Run:
         return self.stopper.judge(trial, [other for other in self.trials.values() if other.number != trial.number])
 
     def _finish(self, count: int) -> None:
-        """Train the best to their end, those first that have the best score."""
-        scored = [trial for trial in self.trials.values() if trial.curve and trial.state.scored]
-        scored.sort(key=lambda trial: (-trial.curve[-1], trial.number))
-        waiting = [trial.number for trial in scored[:count] if trial.state is State.PAUSED]
-        self.finishers.update(waiting)
+        """Train the best to their end: resting trials that fewer than ``count`` others beat after the same epoch."""
+        resting = [trial for trial in self.trials.values() if trial.state is State.PAUSED]
+        resting.sort(key=lambda trial: (-trial.epoch, -trial.curve[-1], trial.number))
+        for trial in resting:
+            others = (other for other in self.trials.values() if other.number != trial.number)
+            if beaten(trial, others) < count:
+                self.finishers.add(trial.number)
+        waiting = [trial.number for trial in resting if trial.number in self.finishers]
         while waiting or self.queue:
             while waiting and len(self.queue) < self.workers:
                 self._start(waiting.pop(0))

@@ -15,10 +15,11 @@ from detol.stopping.ranking import Scores, finite, scores_of
 class CurveStop:
     """Stops a trial whose chance to pass the incumbent at the end of its training is too small.
 
-    The incumbent is the trial that promises most at the end among those that have come as far as this one or further;
-    of a completed one that is its score. Both are predicted (:func:`detol.stopping.prediction.predict`), and the chance
-    is that of the difference of two normal distributions. With several objectives the incumbent is sought among the
-    trials that are at least as good in all the others, so that none on the front is stopped.
+    The incumbent is the trial that promises most at the end among those that have come as far as this one or further:
+    of a completed one that is its score, of another what is predicted less its spread, since the greatest of several
+    guesses is a flattered one. Both are predicted (:func:`detol.stopping.prediction.predict`), and the chance is that
+    of the difference of two normal distributions. With several objectives the incumbent is sought among the trials
+    that are at least as good in all the others, so that none on the front is stopped.
 
     Args:
         epochs: of a training to its end, >= 1.
@@ -65,7 +66,8 @@ class CurveStop:
         own = self.predict(trial, peers)
         if math.isinf(own.spread):
             return 1.0
-        best = max((self.predict(rival, peers) for rival in rivals), key=lambda each: (each.mean, -each.spread))
+        promised = [self.predict(rival, peers) for rival in rivals]
+        best = max(promised, key=lambda each: (each.mean - each.spread, each.mean))
         spread = math.hypot(own.spread, best.spread)
         if spread == 0 or math.isinf(spread):
             return 1.0 if spread or own.mean >= best.mean else 0.0

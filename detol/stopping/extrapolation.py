@@ -22,8 +22,8 @@ STEPS = (0.75, 1.0, 1.5, 2.0)
 STRETCHES = (0.4, 0.6, 0.8)
 UNKNOWN = 0.25
 """Share of the rise still to come that no fit knows; the spread is calibrated on other curves from there."""
-LEAST = 4
-"""Points that a fit needs: one more than the level, the size and an exponent."""
+LEAST = 5
+"""Points that a fit needs: one more than the parameters of the largest form."""
 
 
 def _forms(x: np.ndarray) -> list[tuple[int, np.ndarray]]:

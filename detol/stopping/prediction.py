@@ -16,8 +16,8 @@ NEAREST = 40
 """Curves that are compared with, at most: those that stood nearest after the same epoch."""
 FEW = 5
 """Finished curves from which the rise after the last value is judged where there are too few points to extrapolate."""
-PRIOR = 3.0
-"""Curves that a calibration counts as seen, with errors as large as the extrapolation says itself."""
+PRIOR, DOUBT = 3.0, 2.0
+"""A calibration begins as if so many curves had been seen, with errors so many times as large as the fits expect."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _calibrated(
             errors.append((truth - guess) / width)
     found = np.array(errors)
     bias = float(found.sum()) / (PRIOR + len(found))
-    scale = math.sqrt((PRIOR + float(((found - bias) ** 2).sum())) / (PRIOR + len(found)))
+    scale = math.sqrt((PRIOR * DOUBT**2 + float(((found - bias) ** 2).sum())) / (PRIOR + len(found)))
     return Prediction(mean + bias * spread, spread * scale, "extrapolation")
 
 
