@@ -6,7 +6,7 @@ from detol.search.protocols import SearchSpace
 from detol.search.records import Candidate, Trial
 from detol.strategies import graph_edits as graphs
 from detol.strategies import options, selection, variation
-from detol.strategies.base import Identity, Proposer
+from detol.strategies.base import Identity, Proposer, Told
 from detol.strategies.selection import Population, Selection, Survival
 from detol.strategies.variation import Variation
 
@@ -51,6 +51,14 @@ class Evolution(Proposer):
         newcomers = [told for told in self.told[-len(trials) :] if told.scored]
         self._scored += len(newcomers)
         self.population = self._survive(self.population, newcomers)
+
+    def relearn(self, changes: Sequence[tuple[Told, Told]]) -> None:
+        """Put later scores in the place of earlier ones: who has failed since leaves, who had none before joins."""
+        later = {after.number: after for _, after in changes}
+        members = [later.get(member.number, member) for member in self.population]
+        joining = [after for before, after in changes if after.scored and not before.scored]
+        self._scored += len(joining) - sum(before.scored and not after.scored for before, after in changes)
+        self.population = self._survive([member for member in members if member.scored], joining)
 
     @property
     def started(self) -> bool:

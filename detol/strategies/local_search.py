@@ -67,6 +67,26 @@ class LocalSearch(Proposer):
             elif not near:
                 self._starts.append(told)
 
+    def relearn(self, changes: Sequence[tuple[Told, Told]]) -> None:
+        """Put later scores in the place of earlier ones, and move to what has become better than where it stands."""
+        for _, after in changes:
+            self._starts = [after if told.number == after.number else told for told in self._starts]
+            self._starts = [told for told in self._starts if told.scored]
+            if self._better is not None and self._better.number == after.number:
+                self._better = after if after.scored else None
+            if self._here is not None and self._here.number == after.number:
+                self._here = after if after.scored else None
+                if self._here is None:
+                    self._open, self._better = [], None
+                    self._waiting.clear()
+                continue
+            best = self._better or self._here
+            if after.scored and best is not None and best.number != after.number and after.score > best.score:
+                self._starts = [told for told in self._starts if told.number != after.number]
+                self._better = after
+                if self._first:
+                    self._move(after)
+
     def propose(self) -> Candidate | None:
         """Return a neighbour of where the climb stands, or a sample when there is none left."""
         if self._here is None and len(self._starts) >= self._start:

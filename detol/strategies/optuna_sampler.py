@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from detol.errors import unknown
 from detol.search.protocols import SearchSpace
-from detol.search.records import Candidate, Origin, Trial
+from detol.search.records import Candidate, Origin, State, Trial
 from detol.strategies.base import Identity, Proposer, Told
 from detol.strategies.options import whole
 from detol.strategies.walking import steps, walk
@@ -58,6 +58,7 @@ class OptunaSampler(Proposer):
             self._study = optuna.create_study(sampler=made, directions=["maximize"] * objectives)
         self._numbers: dict[Hashable, int] = {}  # of the study's trials, for pending candidates
         self._values: dict[Hashable, Sequence[float] | None] = {}
+        self._places: dict[int, int] = {}  # number of a trial told while PAUSED -> number of the study's trial
 
     def propose(self) -> Candidate | None:
         """Return what the sampler suggests; a repeat is answered from memory."""
@@ -84,7 +85,31 @@ class OptunaSampler(Proposer):
                 if number is not None:
                     self._tell(optuna, number, values)
                 elif values is not None:
+                    number = len(self._study.get_trials(deepcopy=False))
                     self._study.add_trial(self._foreign(optuna, told, values))
+                if told.state is State.PAUSED and number is not None:
+                    self._places[told.number] = number
+
+    def relearn(self, changes: Sequence[tuple[Told, Told]]) -> None:
+        """Put later scores in the place of earlier ones: a study's trials are final, so it is copied with them.
+
+        A trial that has failed since keeps the score it had when it paused.
+        """
+        with _quiet() as optuna:
+            trials = self._study.get_trials()
+            moved = False
+            for before, after in changes:
+                self._values[after.identity] = values = after.scores[: self._objectives] if after.scores else None
+                place = self._places[after.number]
+                if after.state.final:
+                    del self._places[after.number]
+                if values is not None and after.scores != before.scores and trials[place].values is not None:
+                    trials[place].values = list(values)
+                    moved = True
+            if moved:
+                directions = self._study.directions
+                self._study = optuna.create_study(sampler=self._study.sampler, directions=directions)
+                self._study.add_trials(trials)
 
     def _tell(self, optuna: Any, number: int, values: Sequence[float] | None) -> None:
         failed = values is None or len(values) < self._objectives

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from detol.search.protocols import SearchSpace
 from detol.search.records import Candidate, Origin, Trial
 from detol.spaces.decisions import Decisions
-from detol.strategies.base import Identity, Proposer
+from detol.strategies.base import Identity, Proposer, Told
 from detol.strategies.rewards import Ranks
 
 
@@ -52,3 +52,13 @@ class Policy(Proposer):
             self._scores[told.identity] = told.score
             self.ranks.add(told.score)
             self.reinforce(told.decisions, told.score)
+
+    def relearn(self, changes: Sequence[tuple[Told, Told]]) -> None:
+        """Bring memory and ranks up to date; the step that was taken stays, later ones see the later score."""
+        for before, after in changes:
+            self._scores[after.identity] = after.score
+            self.ranks.replace(before.score, after.score)
+            self.correct(after.decisions, before.score, after.score)
+
+    def correct(self, decisions: Decisions, before: float, after: float) -> None:
+        """Bring a score up to date where the policy keeps it for later steps. Does nothing by default."""

@@ -177,6 +177,14 @@ class PPO(Policy):
             self._update(self._waiting)
             self._waiting = []
 
+    def correct(self, decisions: Decisions, before: float, after: float) -> None:
+        """Use the later score if the batch has not been learnt from yet."""
+        path = self._path(decisions)
+        self._waiting = [
+            (other, after if other == path and score == before else score, drawn)
+            for other, score, drawn in self._waiting
+        ]
+
     def _update(self, batch: Sequence[tuple[Path, float, float]]) -> None:
         rewards = torch.tensor([self.ranks.of(score) for _, score, _ in batch])
         advantages = rewards - self._baseline

@@ -102,6 +102,12 @@ class QLearning(Policy):
         for index in self.rng.integers(len(self._experience), size=self._replay):
             self._update(*self._experience[index])
 
+    def correct(self, decisions: Decisions, before: float, after: float) -> None:
+        """Replay the later score from now on."""
+        for place, (remembered, score) in enumerate(self._experience):
+            if remembered == decisions and score == before:
+                self._experience[place] = (decisions, after)
+
     def _update(self, decisions: Decisions, score: float) -> None:
         # Q(s, u) <- (1 - a) Q(s, u) + a max Q(s', .), from the last step backwards (equation 3, gamma 1).
         target = self.ranks.of(score)

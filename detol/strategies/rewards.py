@@ -16,6 +16,11 @@ class Ranks:
         """Add a score."""
         insort(self._sorted, score)
 
+    def replace(self, before: float, after: float) -> None:
+        """Put a score in the place of one that was added."""
+        del self._sorted[bisect_left(self._sorted, before)]
+        insort(self._sorted, after)
+
     def of(self, score: float) -> float:
         """Return the rank of a score that was added: the share of others that it beats, ties counting half."""
         if score == float("-inf"):

@@ -19,7 +19,7 @@ from detol.search.records import Candidate, Origin, Report, State, Trial
 from detol.spaces import catalogue
 from detol.spaces.decisions import Choice, Decisions
 from detol.spaces.space import DecisionSpace
-from detol.strategies.base import complete
+from detol.strategies.base import Proposer, complete
 from detol.strategies.evolution import AgeingEvolution
 from detol.strategies.guided import Guided
 from detol.strategies.local_search import LocalSearch
@@ -167,6 +167,91 @@ def _copied(told: Trial) -> Trial:
     decisions = Decisions(dict(c.decisions))
     candidate = Candidate(decisions, CONDITIONAL.decode(decisions), c.origin, c.parents, c.note)
     return Trial(told.number, candidate, told.state, told.epochs, curve=told.curve, scores=told.scores)
+
+
+def rested(number: int, candidate: Candidate, epoch: int, share: float) -> Trial:
+    """Return a trial that rests after ``epoch`` of 4 epochs, with a share of its final score."""
+    full = trial(number, candidate)
+    assert full.scores is not None
+    scores = (full.scores[0] * share, *full.scores[1:])
+    reports = tuple(Report(n, {"val_accuracy": scores[0]}) for n in range(1, epoch + 1))
+    return Trial(number, candidate, State.PAUSED, 4, reports=reports, curve=(scores[0],) * epoch, scores=scores)
+
+
+def pausing(strategy: Strategy, rounds: Sequence[int], calls: list[tuple[str, Any]] | None = None) -> list[Candidate]:
+    """Tell each trial when it rests after 1 epoch, half of them again after 2, and at last what became of each."""
+    asked: list[Candidate] = []
+    resting: list[tuple[int, Candidate]] = []
+    calls = [] if calls is None else calls
+    for turn, count in enumerate(rounds):
+        calls.append(("ask", count))
+        found = strategy.ask(count)
+        now: list[Trial] = []
+        if turn % 3 == 2:
+            later, resting = resting[: len(resting) // 2], resting[len(resting) // 2 :]
+            for number, candidate in later:
+                state = BAD[number % len(BAD)] if number % 4 == 3 else State.STOPPED if number % 2 else State.COMPLETED
+                now.append(trial(number, candidate, state))
+        elif turn % 3 == 1:
+            now += [rested(number, candidate, 2, 0.8) for number, candidate in resting[::2]]
+        new = list(enumerate(found, start=len(asked)))
+        now += [rested(number, candidate, 1, 0.5 + number % 3 / 10) for number, candidate in new]
+        resting += new
+        asked += found
+        calls.append(("tell", now))
+        strategy.tell(now)
+    return asked
+
+
+def test_what_rests_is_told_and_told_again(make: Make) -> None:
+    strategy = make(FLAT, seed=3)
+    asked = pausing(strategy, [1, 4, 1, 1, 8, 2, 1, 1, 6, 2, 2, 2])
+    assert len({candidate.digest for candidate in asked}) == len(asked) == 31
+    assert strategy.ask(2)
+
+
+def test_replay_over_pauses_rebuilds_the_state(make: Make) -> None:
+    calls: list[tuple[str, Any]] = []
+    one, two = make(CONDITIONAL, seed=1), make(CONDITIONAL, seed=1)
+    pausing(one, [2, 3, 1, 1, 5, 2, 1, 1, 4], calls)
+    for call, argument in calls:
+        if call == "ask":
+            two.ask(argument)
+        else:
+            two.tell([_copied(told) for told in argument])
+    for number in range(100, 103):
+        expected, got = one.ask(2), two.ask(2)
+        assert names(expected) == names(got)
+        told = [trial(number * 2 + place, candidate) for place, candidate in enumerate(expected)]
+        one.tell(told)
+        two.tell([_copied(t) for t in told])
+
+
+def test_the_later_telling_replaces_the_earlier_one(make: Make) -> None:
+    strategy = make(FLAT, seed=3)
+    found = strategy.ask(6)
+    strategy.tell([rested(number, candidate, 1, 0.5) for number, candidate in enumerate(found)])
+    strategy.tell([rested(number, candidate, 2, 0.8) for number, candidate in enumerate(found[:3])])
+    strategy.tell([trial(0, found[0]), trial(1, found[1], State.FAILED), trial(2, found[2], State.LOST)])
+    if isinstance(strategy, Proposer):
+        assert [told.number for told in strategy.told] == list(range(6))
+        states = [State.COMPLETED, State.FAILED, State.LOST, *[State.PAUSED] * 3]
+        assert [told.state for told in strategy.told] == states
+        assert strategy.told[0].score == value(found[0].decisions)
+        assert strategy.told[3].score == value(found[3].decisions) * 0.5
+        assert not strategy.told[1].scored
+    assert strategy.ask(2)
+
+
+def test_an_exhausted_space_may_still_tell_what_rested(make: Make) -> None:
+    strategy = make(CONDITIONAL, seed=0)
+    asked: list[Candidate] = []
+    while found := strategy.ask(7):
+        strategy.tell([rested(len(asked) + place, candidate, 1, 0.5) for place, candidate in enumerate(found)])
+        asked += found
+    assert len(asked) == NETWORKS
+    strategy.tell([trial(number, candidate) for number, candidate in enumerate(asked)])
+    assert not strategy.ask(1)
 
 
 def test_exhausted_space_ends_with_each_network_once(make: Make) -> None:

@@ -108,6 +108,7 @@ class Guided(Proposer):
         self._seen: list[int] = []  # rows told, in the order of ``_scores``
         self._scores: list[float] = []  # minus infinity where a trial failed by its own fault
         self._inputs: list[Floats] = []
+        self._resting: dict[int, int] = {}  # number of a trial told while PAUSED -> its place in ``_scores``
         self._leaders: list[Told] = []  # the best told, best first
         self._blocked: set[int] = set()
         self._ranked: Rows = np.zeros(0, np.intp)  # rows by the last expected improvement, best first
@@ -126,6 +127,8 @@ class Guided(Proposer):
             (row,) = self._pool.add([told.decisions])
             self._blocked.add(row)
             self._seen.append(row)
+            if told.state is State.PAUSED:
+                self._resting[told.number] = len(self._scores)
             self._scores.append(told.score)
             self._inputs.append(self._pool.inputs([row])[0])
             if self._thrift and trial.reports:
@@ -133,6 +136,18 @@ class Guided(Proposer):
                 self._seconds[row] = max(1e-6, min(report.seconds for report in trial.reports))
             if told.scored:
                 self._leaders = sorted([*self._leaders, told], key=lambda told: -told.score)[:LEADERS]
+
+    def relearn(self, changes: Sequence[tuple[Told, Told]]) -> None:
+        """Put later scores in the place of earlier ones; those of a trial that was lost since stay."""
+        for _, after in changes:
+            place = self._resting[after.number]
+            if after.state.final:
+                del self._resting[after.number]
+            if after.state is State.LOST:
+                continue
+            self._scores[place] = after.score
+            others = [told for told in self._leaders if told.number != after.number]
+            self._leaders = sorted([*others, after] if after.scored else others, key=lambda told: -told.score)[:LEADERS]
 
     def ask(self, count: int) -> Sequence[Candidate]:
         """Return at most ``count`` (>= 1) new candidates; none means that the space is exhausted."""
