@@ -60,6 +60,8 @@ class Settings:
         db: URL or path of the results database; empty: SQLite in the runs directory.
         tracking: MLflow tracking URI, ``off``, or empty: SQLite in the runs directory.
         references: whether the space's reference topologies are tried first.
+        inherit: how a candidate takes over the weights of a trained parent: ``match`` (tensors of equal shape),
+            ``morph`` (also cut and padded, keeping the function where that can be), or ``off``.
         max_params: candidates with more parameters are refused; 0: no bound.
         device: ``auto``, ``cpu`` or ``cuda``.
         ray: address of a Ray cluster; empty: a local one.
@@ -86,6 +88,7 @@ class Settings:
     db: str = ""
     tracking: str = ""
     references: bool = True
+    inherit: str = "off"
     max_params: float = 0
     device: str = "auto"
     ray: str = ""
@@ -106,7 +109,12 @@ class Settings:
         for name, (kept, rule) in rules.items():
             if not kept:
                 raise UsageError(f"--{name.replace('_', '-')} must be {rule}, got {getattr(self, name)!r}")
-        for name, known in (("device", ("auto", "cpu", "cuda")), ("executor", ("ray", "inline"))):
+        choices = {
+            "device": ("auto", "cpu", "cuda"),
+            "executor": ("ray", "inline"),
+            "inherit": ("off", "match", "morph"),
+        }
+        for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise unknown(name, getattr(self, name), known)
         for section in self.options:

@@ -34,10 +34,18 @@ def weights_of(trial: Trial, dataset: "Dataset", recipe: Recipe, home: Path, say
         recipe: it was trained by.
         home: directory of the runs.
         say: told when it is trained again.
+
+    Raises:
+        UsageError: weights that were not kept, of a trial that inherited others: they cannot be had again.
     """
     kept = load_weights(home, trial.weights)
     if kept is not None:
         return kept
+    if trial.inherited:
+        raise UsageError(
+            f"the weights of trial {trial.number} were not kept, and it started from those of trial {trial.inherited}: "
+            "training it again would not repeat them; choose another trial"
+        )
     from detol.workers.tensors import use_threads
     from detol.workers.train import Training
 

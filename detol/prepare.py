@@ -104,6 +104,7 @@ def prepare(
         limits=limits(settings),
         width=settings.width,
         references=settings.references and not wire.own_start(strategy or settings.strategy),
+        inherit=settings.inherit,
         assess=assessor(dataset, settings.max_params, recipe.batch_size // settings.width, memory),
     )
     chosen = wire.strategy(

@@ -37,7 +37,10 @@ class SearchResult:
 
 def conclude(name: str, task: Task, outcome: Outcome, trials: Sequence[Trial]) -> SearchResult:
     """Return the result of a search that ended, its winner not tested yet."""
-    best, tally, objective = outcome.tally.best, outcome.tally, task.objectives[0]
+    tally, objective = outcome.tally, task.objectives[0]
+    best, inherited = tally.best, tally.best if tally.best and tally.best.inherited else None
+    if inherited and tally.scratch:
+        best = tally.scratch  # what a training from scratch reaches is what is reported
     found, reference = _row(best, objective), _row(tally.reference, objective)
     summary: dict[str, Any] = {
         "name": name,
@@ -53,12 +56,22 @@ def conclude(name: str, task: Task, outcome: Outcome, trials: Sequence[Trial]) -
         "seconds": round(outcome.seconds, 3),
         "objective": str(objective),
         "best": found,
+        "inherited": _inherited(inherited, objective),
         "reference": reference,
         "gain": best.score - tally.reference.score if best and tally.reference else None,
         "test": None,
         "ended": outcome.ended,
     }
     return SearchResult(name, trials, best, task.objectives, outcome.ended, {}, summary)
+
+
+def _inherited(trial: Trial | None, objective: Objective) -> dict[str, Any] | None:
+    """Return the trial with the best score of all, where that was reached from another's weights."""
+    row = _row(trial, objective)
+    if trial is None or row is None:
+        return None
+    share = trial.extra.get("inherited")
+    return {**row, "from": int(trial.inherited), "rule": trial.extra.get("inherit"), "share": share}
 
 
 def _row(trial: Trial | None, objective: Objective) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from detol.metrics import Metrics
 from detol.prepare import Prepared, prepare
 from detol.result import SearchResult
 from detol.result import conclude as summed_up
-from detol.results.weights import NoWeights, WeightsFolder
+from detol.results.weights import RECENT, NoWeights, WeightsFolder
 from detol.search.clock import RealClock
 from detol.search.controller import Controller
 from detol.search.history import History
@@ -157,6 +157,8 @@ def _run(prepared: Prepared, store: "SearchStore", watcher: Watcher) -> SearchRe
     settings, task = prepared.settings, prepared.task
     home, known = wire.home(settings.db), tuple(store.trials())
     made = "".join(character for character in store.created if character.isdigit())
+    inherits = settings.inherit != "off" or wire.own_start(prepared.strategy)
+    recent = RECENT if inherits else 0  # any of them may become a parent
     tracker = wire.tracker(settings, task, f"{settings.name}@{store.created}", watcher.say)
     return run_parts(
         task,
@@ -166,7 +168,7 @@ def _run(prepared: Prepared, store: "SearchStore", watcher: Watcher) -> SearchRe
         executor=wire.executor(settings, prepared.dataset, prepared.workers),
         store=store,
         tracker=tracker,
-        keeper=WeightsFolder(home, f"{settings.name}-{made}", known=known, warn=watcher.say),
+        keeper=WeightsFolder(home, f"{settings.name}-{made}", known=known, recent=recent, warn=watcher.say),
         watcher=watcher,
         twin=None if known else _twin(store, prepared.identity),
         conclude=lambda result: _conclude(result, prepared, store, tracker, home, watcher),

@@ -63,6 +63,9 @@ def search(
     references: Annotated[
         bool | None, Option("--references/--no-references", help="Try reference topologies first.")
     ] = None,
+    inherit: Annotated[
+        str | None, Option("--inherit", help="Start from a parent's weights: off (default), match or morph.")
+    ] = None,
     max_params: Annotated[float | None, Option("--max-params", help="Refuse candidates with more parameters.")] = None,
     device: Annotated[str | None, Option("--device", help="auto, cpu or cuda.")] = None,
     ray: Ray = None,
@@ -82,8 +85,8 @@ def search(
         "data": data, "target": target, "space": space, "strategy": strategy, "start": start, "stop": stop,
         "trials": trials, "epochs": epochs, "hours": hours, "trial_minutes": trial_minutes,
         "workers": workers, "ranks": ranks, "objective": tuple(objective) if objective else None, "seed": seed,
-        "name": name, "db": db, "tracking": tracking, "references": references, "max_params": max_params,
-        "device": device, "ray": ray, "executor": executor, "metrics": metrics,
+        "name": name, "db": db, "tracking": tracking, "references": references, "inherit": inherit,
+        "max_params": max_params, "device": device, "ray": ray, "executor": executor, "metrics": metrics,
     }  # fmt: skip
     options = config.parse_sets(set_ or [])
     options.setdefault("data", {}).update(data_options(header, resize, variables))

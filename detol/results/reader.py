@@ -44,8 +44,9 @@ _KNOWN = (
 
 
 def answers(trial: Trial) -> bool:
-    """Return whether a trial can answer for another of the same topology: trained here, ended, and scored."""
-    return trial.state.scored and trial.state.final and trial.scores is not None and not trial.reused
+    """Return whether a trial can answer for another of the same topology: trained here from scratch, ended, scored."""
+    scored = trial.state.scored and trial.state.final and trial.scores is not None
+    return scored and not trial.reused and not trial.inherited
 
 
 def placed(trial: Trial, search: str) -> Trial:
@@ -76,7 +77,8 @@ def known(connection: sa.Connection, digest: str, recipe: str, data: str, epochs
     """Return the trained, scored trials of all searches with these digests; ``reused`` says where each stands."""
     values = {"digest": digest, "recipe": recipe, "data": data, "epochs": epochs}
     rows = connection.execute(_KNOWN, values).mappings().all()
-    return [placed(_complete(connection, row), row["name"]) for row in rows]
+    found = (placed(_complete(connection, row), row["name"]) for row in rows)
+    return [trial for trial in found if not trial.inherited]
 
 
 def _complete(connection: sa.Connection, row: Row) -> Trial:

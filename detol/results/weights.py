@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import zlib
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from detol.search.records import Trial
 from detol.search.scoring import better
 
 KEPT = 5
+RECENT = 64
+"""How many of the latest are kept besides the best, where trials take over the weights of others."""
 RESERVE = 2**30
 """Free bytes of the disk below which no more checkpoints are written, or ``SHARE`` of the disk where that is less."""
 SHARE = 0.05
@@ -28,7 +31,8 @@ class WeightsFolder:
         home: the directory of the runs; what ``keep`` and ``rest`` return is relative to it.
         search: what tells this search from all others that share the directory, also those of other databases: its
             name and when it was made. Its weights are in ``home/weights/SEARCH``.
-        kept: how many of the best are kept, >= 1; of the others nothing is.
+        kept: how many of the best are kept, >= 1.
+        recent: how many of the latest are kept besides, >= 0; of the others nothing is.
         known: trials of earlier runs of this search. Checkpoints that none of them names are removed.
         reserve: free bytes of the disk below which no more checkpoints are written; by default 1 GiB, or 5 % of the
             disk where that is less.
@@ -42,26 +46,31 @@ class WeightsFolder:
         kept: int = KEPT,
         known: tuple[Trial, ...] = (),
         *,
+        recent: int = 0,
         reserve: int | None = None,
         warn: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._home, self._folder, self._kept = home, Path("weights") / search, kept
         self._reserve, self._warn, self._warned = reserve, warn, False
         self._best: list[Trial] = []
+        self._recent: deque[int] = deque(maxlen=recent)
         for trial in known:
             if trial.weights and trial.state.final and Path(trial.weights).parent == self._folder:
                 self._insert(trial)
+                if self._path(trial.number).is_file():
+                    self._recent.append(trial.number)
         self._tidy({trial.weights for trial in known if not trial.state.final})
 
     def keep(self, trial: Trial, weights: bytes) -> str:
-        """Write the weights if the trial is among the best so far; a trial that falls out of them loses its own."""
+        """Write the weights if the trial is among the best so far or the latest; what falls out of them loses its own."""
         self._insert(trial)
-        dropped = self._best[self._kept :]
+        before = {other.number for other in self._best} | set(self._recent)
         self._best = self._best[: self._kept]
-        for other in dropped:
-            if other.number != trial.number:
-                self._path(other.number).unlink(missing_ok=True)
-        if any(other.number == trial.number for other in dropped):
+        self._recent.append(trial.number)
+        stay = {other.number for other in self._best} | set(self._recent)
+        for number in before - stay - {trial.number}:
+            self._path(number).unlink(missing_ok=True)
+        if trial.number not in stay:
             return ""
         path = self._path(trial.number)
         try:
@@ -92,7 +101,9 @@ class WeightsFolder:
         return path.relative_to(self._home).as_posix()
 
     def load(self, place: str) -> bytes | None:
-        """Return a checkpoint, or ``None`` when it is missing or no longer what was written."""
+        """Return a checkpoint or weights, or ``None`` when they are missing or no longer what was written."""
+        if place.endswith(".safetensors"):
+            return load_weights(self._home, place)
         path = self._checkpoint(place)
         if path is None:
             return None

@@ -3,7 +3,7 @@
 import functools
 import itertools
 from collections import deque
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from detol.graph.topology import chain
@@ -21,6 +21,7 @@ class Ledger:
         store: where they are recorded.
         tracker: where they are mirrored.
         objectives: of the search.
+        ended: called with each trial that has ended, in this run or an earlier one.
 
     Attributes:
         tally: counts.
@@ -29,13 +30,20 @@ class Ledger:
         resting: by number, those that are PAUSED.
     """
 
-    def __init__(self, store: Store, tracker: Tracker, objectives: Sequence[Objective]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        tracker: Tracker,
+        objectives: Sequence[Objective],
+        ended: Callable[[Trial], None] = lambda _: None,
+    ) -> None:
         self.tally = Tally()
         self.running: dict[int, Trial] = {}
         self.waiting: deque[Trial] = deque()
         self.resting: dict[int, Trial] = {}
         self._store, self._tracker, self._objectives = store, tracker, objectives
         self._ended: list[Trial] = []
+        self._notice = ended
         self._untold: dict[int, Trial] = {}
 
     @property
@@ -151,6 +159,7 @@ class Ledger:
 
     def _count(self, trial: Trial) -> None:
         self.tally.add(trial)
+        self._notice(trial)
         self._ended.append(_thin(trial, self._objectives))
 
 

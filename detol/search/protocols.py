@@ -245,7 +245,7 @@ class Keeper(Protocol):
         ...
 
     def load(self, place: str) -> bytes | None:
-        """Return a stored checkpoint, or ``None`` when it is no longer there as it was stored."""
+        """Return a stored checkpoint, or weights, or ``None`` when they are no longer there as they were stored."""
         ...
 
     def drop(self, place: str) -> None:

@@ -13,6 +13,9 @@ from detol.graph.topology import Topology
 from detol.search.recipe import Recipe
 from detol.spaces.decisions import Decisions
 
+INHERITED = "inherited_from"
+"""Fact of a trial (``Trial.extra``): the number of the trial of its search whose weights it started from, as text."""
+
 
 class Origin(StrEnum):
     """How a candidate came about."""
@@ -26,6 +29,7 @@ class Origin(StrEnum):
     OPTUNA = "optuna"
     GROW = "grow"
     PRUNE = "prune"
+    RETRAIN = "retrain"
 
 
 class State(StrEnum):
@@ -112,7 +116,8 @@ class Candidate:
         topology: the network.
         origin: how it came about.
         parents: numbers of the trials of the same search that it derives from (none, one, or two for a crossing).
-        note: for a reference, its name in the space; otherwise empty.
+        note: for a reference, its name in the space; for a winner that is trained from scratch, which trial that was;
+            otherwise empty.
         transfer: which weights of a parent it starts from; ``None``: from scratch, or as ``--inherit`` says.
     """
 
@@ -125,8 +130,8 @@ class Candidate:
 
     @property
     def named(self) -> bool:
-        """Whether it is one of the references that a search tries first, not a strategy's proposal."""
-        return self.origin is Origin.REFERENCE and bool(self.note)
+        """Whether the search itself tries it, no strategy proposed it: a reference, or a winner from scratch."""
+        return self.origin is Origin.RETRAIN or (self.origin is Origin.REFERENCE and bool(self.note))
 
     @cached_property
     def digest(self) -> str:
@@ -202,6 +207,11 @@ class Trial:
     def digest(self) -> str:
         """The canonical identity of its topology."""
         return self.candidate.digest
+
+    @property
+    def inherited(self) -> str:
+        """Number of the trial whose weights it started from; empty for a training from scratch."""
+        return str(self.extra.get(INHERITED, ""))
 
     @property
     def epoch(self) -> int:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from detol.search.records import State, Trial
+from detol.search.records import Origin, State, Trial
 from detol.search.scoring import better
 
 
@@ -21,7 +21,9 @@ class Tally:
         spared: epochs that stopping left out.
         answered: epochs that reuse answered.
         paused: resting now; they are in none of the other counts.
-        best: the best trial so far.
+        best: the best trial so far, weights inherited or not.
+        scratch: the best that was trained from scratch.
+        retrained: winners that were trained from scratch once more because their scores were inherited.
         reference: the best of the hand-designed references.
     """
 
@@ -35,7 +37,9 @@ class Tally:
     spared: int = 0
     answered: int = 0
     paused: int = 0
+    retrained: int = 0
     best: Trial | None = None
+    scratch: Trial | None = None
     reference: Trial | None = None
     states: dict[str, int] = field(default_factory=dict)
 
@@ -59,5 +63,8 @@ class Tally:
             self.failed += 1
         if better(trial, self.best):
             self.best = trial
-        if trial.candidate.named and better(trial, self.reference):
+        if not trial.inherited and better(trial, self.scratch):
+            self.scratch = trial
+        self.retrained += trial.candidate.origin is Origin.RETRAIN
+        if trial.candidate.origin is Origin.REFERENCE and trial.candidate.named and better(trial, self.reference):
             self.reference = trial

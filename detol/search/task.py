@@ -34,6 +34,8 @@ class Task:
         width: ranks of each trial.
         references: whether the space's reference topologies are tried first.
         assess: costs of a topology, and whether it may be trained.
+        inherit: how a candidate takes over the weights of a trained parent (``match``, ``morph``), or ``off``. One that
+            comes with a record of its own (``Candidate.transfer``) always does.
     """
 
     space: SearchSpace
@@ -46,6 +48,7 @@ class Task:
     width: int = 1
     references: bool = True
     assess: Callable[[Candidate], Assessment] = lambda _: Assessment()
+    inherit: str = "off"
 
     def spares(self, candidate: Candidate) -> bool:
         """Return whether a candidate trains to its end: a reference does, so that no search ends below it.
