@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from detol.config import Settings, runs_directory
 from detol.errors import UsageError, unknown
 from detol.search.protocols import Executor, SearchSpace, Stopper, Strategy
-from detol.search.records import Candidate, Objective
+from detol.search.records import Candidate, Objective, Trial
 from detol.search.task import Task
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ def stopper(
     objectives: Sequence[Objective] = (),
     trials: int | None = None,
     seed: int = 0,
+    earlier: Sequence[Trial] = (),
 ) -> Stopper:
     """Return the stopping rule of that name for trials of ``epochs`` epochs; an object is returned as it is.
 
@@ -147,6 +148,8 @@ def stopper(
         objectives: of the search; with several of them rungs rank by fronts.
         trials: of the search, where known.
         seed: of the search; with ``trials`` it decides which trials the audit spares.
+        earlier: finished trials of other searches with the same data, epochs and objective, for rules that learn from
+            their curves.
 
     Raises:
         UsageError: an unknown name or option, or a value against its rule.
@@ -163,7 +166,7 @@ def stopper(
     share = given.pop("audit_share", None)
     made = {part: _class(STOPPERS[part]) for part in names}
     taken = {part: set(inspect.signature(each).parameters) for part, each in made.items()}
-    fixed = {"epochs": epochs, "objectives": tuple(objectives)}
+    fixed = {"epochs": epochs, "objectives": tuple(objectives), "earlier": tuple(earlier)}
     open_ = sorted(set().union(*taken.values()) - set(fixed))
     for key in given:
         if key not in open_:
