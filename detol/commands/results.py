@@ -35,7 +35,8 @@ def top(
     with query(db) as asked:
         rows = asked.top(data, space, search, limit, metric)
     shown = [{**vars(row), "digest": row.digest[:15]} for row in rows] if not (as_json or as_csv) else rows
-    print_rows(shown, as_json=as_json, as_csv=as_csv, columns=TOP, empty="no trial has a score yet")
+    columns = (*TOP[:-3], "inherited", *TOP[-3:]) if any(row.inherited for row in rows) else TOP
+    print_rows(shown, as_json=as_json, as_csv=as_csv, columns=columns, empty="no trial has a score yet")
 
 
 @app.command("front")
@@ -54,8 +55,17 @@ def front(
     if as_json:
         print_json(rows)
         return
+    marked = any(row.inherited for row in rows)
     flat = [
-        {"trial": row.trial, **row.values, "n": row.n, "space": row.space, "data": row.data, "digest": row.digest}
+        {
+            "trial": row.trial,
+            **row.values,
+            "n": row.n,
+            **({"inherited": row.inherited} if marked else {}),
+            "space": row.space,
+            "data": row.data,
+            "digest": row.digest,
+        }
         for row in rows
     ]
     print_rows(flat, as_json=False, as_csv=as_csv, empty="no trial has a score yet")

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from detol.errors import ResultsError, unknown
 from detol.results.reader import SCORED, one_trial
 from detol.results.schema import data_sets, searches, trials
-from detol.search.records import Trial
+from detol.search.records import INHERITED, Trial
 
 _TRIAL = re.compile(r"(?P<search>[^/]+)/(?P<number>\d{1,9})")
 _DIGEST = re.compile(r"(?:[a-z]\d+:)?[0-9a-f]{4,}")
@@ -17,6 +17,8 @@ _SHOWN = 5
 COMPLETED = "completed"
 COMPLETED_FIRST = sa.case((trials.c.state == COMPLETED, 0), else_=1)
 """Order of trials in front of their scores: as :func:`detol.search.scoring.better`, a winner has trained to the end."""
+SCRATCH_FIRST = sa.case((trials.c.extra.contains(f'"{INHERITED}"'), 1), else_=0)
+"""Order behind that: a score that was reached from another's weights is not the one to report."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ def search_id(connection: sa.Connection, name: str) -> int:
 def find(connection: sa.Connection, ref: str, data: str | None = None) -> Found:
     """Return the trial that ``SEARCH/NUMBER`` names, or the best one of a search or a topology.
 
-    A completed trial is better than one that was stopped, whatever their scores.
+    A completed trial is better than one that was stopped, and one trained from scratch than one that started from
+    another's weights, whatever their scores.
 
     Args:
         connection: to the database.
@@ -143,6 +146,7 @@ def _best(connection: sa.Connection, which: "sa.ColumnElement[bool]", what: str)
         .where(which, trials.c.state.in_(SCORED), trials.c.score.is_not(None))
         .order_by(
             COMPLETED_FIRST,
+            SCRATCH_FIRST,
             trials.c.score.desc(),
             sa.case((trials.c.reused == "", 0), else_=1),
             trials.c.search,

@@ -1,5 +1,7 @@
 """Which trials are best: one row for each topology, recipe and data set, however often it was tried or answered.
 
+Trials that started from another's weights have a row of their own: their scores are no scores of the topology alone.
+
 As in a search (:func:`detol.search.scoring.better`), a trial that was stopped early never stands above a completed one.
 """
 
@@ -14,7 +16,7 @@ from detol.results.places import COMPLETED, check_space, data_digest, search_id
 from detol.results.reader import SCORED
 from detol.results.rows import from_text
 from detol.results.schema import costs, data_sets, reports, searches, trials
-from detol.search.records import Objective, parse_objective
+from detol.search.records import INHERITED, Objective, parse_objective
 
 COSTS = ("params", "multiply_adds", "activation_bytes", "depth")
 _FACTS = (*COSTS, "seconds")
@@ -46,6 +48,7 @@ class TopRow:
         note: name of a reference.
         recipe: digest of its recipe.
         reused: where its result comes from, when it was not trained.
+        inherited: number of the trial of its search whose weights it started from; empty for a training from scratch.
     """
 
     trial: str
@@ -68,11 +71,15 @@ class TopRow:
     note: str
     recipe: str
     reused: str
+    inherited: str = ""
 
 
 @dataclass(frozen=True)
 class FrontRow:
-    """A trial that no other beats in all objectives at once; ``values`` are natural, by objective."""
+    """A trial that no other beats in all objectives at once; ``values`` are natural, by objective.
+
+    ``inherited``: as in :class:`TopRow`.
+    """
 
     trial: str
     digest: str
@@ -80,6 +87,7 @@ class FrontRow:
     space: str
     values: dict[str, float]
     n: int
+    inherited: str = ""
 
 
 @dataclass(frozen=True)
@@ -185,6 +193,7 @@ def front(connection: sa.Connection, which: Which, objectives: Sequence[str]) ->
             space=group.best["space"],
             values={o.metric: o.score(score) for o, score in zip(wanted, group.scores, strict=True)},
             n=max(1, len(group.trainings)),
+            inherited=_inherited(group.best),
         )
         for group in kept
     ]
@@ -215,13 +224,13 @@ def _beats(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 
 
 def _groups(connection: sa.Connection, which: Which, objectives: Sequence[Objective]) -> Iterable[_Group]:
-    groups: dict[tuple[str, str, str], _Group] = {}
+    groups: dict[tuple[str, str, str, bool], _Group] = {}
     rows = connection.execute(_SELECT.where(which.condition(connection)).order_by(trials.c.search, trials.c.number))
     for row in rows.mappings():
         scores = tuple(_score(row, objective) for objective in objectives)
         if not all(map(math.isfinite, scores)):
             continue
-        key = (row["digest"], row["recipe"], row["data"])
+        key = (row["digest"], row["recipe"], row["data"], bool(_inherited(row)))
         new = _Group(row, scores, [])
         group = groups.setdefault(key, new)
         if new.completed != group.completed:  # never a winner, nor a mean, of other fidelity
@@ -234,6 +243,10 @@ def _groups(connection: sa.Connection, which: Which, objectives: Sequence[Object
         if not row["reused"]:
             group.trainings.append(scores[0])
     return groups.values()
+
+
+def _inherited(row: sa.RowMapping) -> str:
+    return str(from_text(row["extra"])[INHERITED]) if INHERITED in row["extra"] else ""
 
 
 def _score(row: sa.RowMapping, objective: Objective) -> float:
@@ -261,5 +274,6 @@ def _top_row(group: _Group, objective: Objective) -> TopRow:
         value=objective.score(group.scores[0]),
         mean=objective.score(mean),
         n=max(1, len(group.trainings)),
+        inherited=_inherited(best),
         **{name: best[name] for name in same},
     )

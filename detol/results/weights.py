@@ -62,7 +62,7 @@ class WeightsFolder:
         self._tidy({trial.weights for trial in known if not trial.state.final})
 
     def keep(self, trial: Trial, weights: bytes) -> str:
-        """Write the weights if the trial is among the best so far or the latest; what falls out of them loses its own."""
+        """Write the weights of one of the best so far, or of the latest; what falls out of these loses its own."""
         self._insert(trial)
         before = {other.number for other in self._best} | set(self._recent)
         self._best = self._best[: self._kept]
