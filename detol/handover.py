@@ -275,11 +275,14 @@ def synchronise(name: str, *, db: str = "", tracking: str = "") -> "Synced":
     Raises:
         UsageError: no such search, or tracking that is off.
     """
+    from detol import defaults
+    from detol.results.query import Query
     from detol.tracking.sync import sync
 
     with wire.database(db, create=False) as database:
         store = database.open_search(name, lock=False)
         trials, stored, created = store.trials(), store.settings, store.created
+        data = {"digest": store.data, "source": stored["settings"]["data"], **Query(database).described(store.data)}
     settings = Settings.from_dict(stored["settings"])
     settings = replace(settings, db=db, tracking=tracking or settings.tracking)
     uri = wire.tracking_uri(settings.tracking, db)
@@ -291,10 +294,12 @@ def synchronise(name: str, *, db: str = "", tracking: str = "") -> "Synced":
         trials,
         uri,
         name,
-        wire.flat(settings),
+        {**wire.flat(settings), "space": stored["space"]},
         best=next((trial for trial in trials if trial.number == number), None),
         summary=summary,
         recipe=stored["recipe"],
         objectives=tuple(map(parse_objective, stored["objectives"])),
         identity=f"{name}@{created}",
+        data=data,
+        workers=settings.workers or defaults.workers(settings.device),
     )

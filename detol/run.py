@@ -159,7 +159,14 @@ def _run(prepared: Prepared, store: "SearchStore", watcher: Watcher) -> SearchRe
     made = "".join(character for character in store.created if character.isdigit())
     inherits = settings.inherit != "off" or wire.own_start(prepared.strategy)
     recent = RECENT if inherits else 0  # any of them may become a parent
-    tracker = wire.tracker(settings, task, f"{settings.name}@{store.created}", watcher.say)
+    tracker = wire.tracker(
+        settings,
+        task,
+        f"{settings.name}@{store.created}",
+        watcher.say,
+        data=prepared.dataset.describe(),
+        workers=prepared.workers,
+    )
     return run_parts(
         task,
         name=settings.name,

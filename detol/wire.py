@@ -33,6 +33,7 @@ STRATEGIES = {
     "ppo": "detol.strategies.ppo:PPO",
     "qlearning": "detol.strategies.qlearning:QLearning",
     "prune": "detol.strategies.pruning.strategy:Prune",
+    "grow": "detol.strategies.grow:Grow",
 }
 """Strategies by name; also ``optuna:SAMPLER``, one for each sampler of Optuna, and ``prune:LEVEL``: at one level."""
 
@@ -74,7 +75,7 @@ def strategy(
         references: whether the space's references may be proposed.
         shape: of one sample of the data.
         outputs: of the networks.
-        start: what a strategy that changes one network starts from: a topology, or ``largest``; ``None``: its choice.
+        start: what a strategy that changes one network starts from: a topology, ``largest`` or ``smallest``; ``None``: its choice.
 
     What a strategy does not take it is not given.
 
@@ -98,7 +99,9 @@ def strategy(
     if "references" in taken:
         known["references"] = references and chosen.pop("references", True)
     if start is not None and "start" not in taken:
-        raise UsageError(f"strategy {name} starts from no given topology: leave --start out, or use --strategy prune")
+        raise UsageError(
+            f"strategy {name} starts from no given topology: leave --start out, or use --strategy prune or grow"
+        )
     facts = {"shape": shape, "outputs": outputs, "start": start}
     known |= {key: value for key, value in facts.items() if key in taken and value is not None}
     known |= {"level": level} if colon else {}
@@ -119,7 +122,7 @@ def start(settings: Settings) -> "tuple[str, Topology] | None":
     Raises:
         ResultsError: there is no such search or topology in the results database.
     """
-    if settings.start in ("", "largest"):
+    if settings.start in ("", "largest", "smallest"):
         return None
     from detol.results import places
 
@@ -237,9 +240,18 @@ def executor(settings: Settings, dataset: "Dataset", workers: int) -> Executor:
 
 
 def tracker(
-    settings: Settings, task: Task, identity: str, warn: Callable[[str], None]
+    settings: Settings,
+    task: Task,
+    identity: str,
+    warn: Callable[[str], None],
+    *,
+    data: Mapping[str, Any] | None = None,
+    workers: int = 0,
 ) -> "MlflowTracker | NullTracker":
-    """Return the mirror of a search in MLflow, or one that does nothing when tracking is off."""
+    """Return the mirror of a search in MLflow, or one that does nothing when tracking is off.
+
+    ``data`` describes the data set (``Dataset.describe``), ``workers`` is how many ranks can train at once.
+    """
     uri = tracking_uri(settings.tracking, settings.db)
     if not uri:
         from detol.tracking.null import NullTracker
@@ -250,10 +262,12 @@ def tracker(
     return MlflowTracker(
         uri,
         settings.name,
-        flat(settings),
+        {**flat(settings), "space": task.space.name},
         recipe=asdict(task.recipe),
         objectives=task.objectives,
         identity=identity,
+        data={"digest": task.data, "name": settings.data, "source": settings.data, **(data or {})},
+        workers=workers,
         warn=warn,
     )
 

@@ -269,6 +269,12 @@ class Query:
         with self._database.read() as connection:
             return browse.data_rows(connection)
 
+    def described(self, digest: str) -> dict[str, Any]:
+        """Return what was written down of a data set when it was first searched: ``Dataset.describe`` of then."""
+        with self._database.read() as connection:
+            text = connection.scalar(sa.select(data_sets.c.description).where(data_sets.c.digest == digest))
+        return dict(from_text(text or "{}"))
+
     def sample_of(self, found: Found) -> tuple[tuple[int, ...], int | None]:
         """Return the shape of one sample of a trial's data set, and how many outputs a network has there."""
         with self._database.read() as connection:

@@ -86,9 +86,12 @@ def batches(groups: Iterable[Sequence[Any]], params: Mapping[str, str], tags: Ma
 
 
 def status_of(state: State) -> str:
-    """Return the status of a run: finished where there is a score, killed where the machine or a limit ended it."""
-    if state is State.RUNNING:
-        return "RUNNING"
+    """Return the status of a run: finished where there is a score, killed where the machine or a limit ended it.
+
+    A trial that rests is SCHEDULED: it may go on.
+    """
+    if state in (State.RUNNING, State.PAUSED):
+        return "RUNNING" if state is State.RUNNING else "SCHEDULED"
     if state.scored:
         return "FINISHED"
     return "KILLED" if state in (State.LOST, State.TIMED_OUT, State.REFUSED) else "FAILED"

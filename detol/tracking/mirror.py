@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from detol.search.records import State
+from detol.tracking.busy import Busy
 from detol.tracking.parent import Parent
 from detol.tracking.runs import Runs
 from detol.tracking.uri import redact
@@ -41,6 +43,7 @@ class Mirror:
         self._now = now
         self._runs: Runs | None = None
         self._parent: Parent | None = None
+        self._busy = Busy(start.workers)
         self._known: dict[int, Wanted] = {}
         self._dirty: dict[int, None] = {}  # a set in order
         self._finish: Finish | None = None
@@ -62,6 +65,8 @@ class Mirror:
         """Note what should be shown; writes nothing."""
         if isinstance(message, Seen):
             number = message.trial.number
+            running = message.trial.state is State.RUNNING
+            self._busy.seen(number, message.trial.width, message.at, running=running)
             self._known[number] = Wanted.seen(message.trial, message.at, self._known.get(number))
             self._dirty[number] = None
         elif isinstance(message, Epoch) and message.number in self._known:
@@ -112,7 +117,7 @@ class Mirror:
             if progress is not None:
                 progress(self.behind)
         if self._stale and (not patient or self._now() >= self._shown + _PARENT_EVERY):
-            self._parent.show()
+            self._parent.show(self._busy.share(time.time()))
             self._shown = self._now()
             self._stale = False
         if self._finish is not None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,7 @@ from typing import Any
 from detol.search.records import State
 from detol.tracking import entities
 from detol.tracking.entities import PREFIX
-from detol.tracking.model import log_model
+from detol.tracking.model import ALIAS, log_model, register
 from detol.tracking.runs import Child, Runs
 from detol.tracking.wire import Finish
 
@@ -27,8 +28,12 @@ class Parent:
         self._runs = runs
         self._shown: dict[str, float] = {}
 
-    def show(self) -> None:
-        """Log what changed since the last call: trials by state, the best score; the step is how many trials ended."""
+    def show(self, utilisation: float | None = None) -> None:
+        """Log what changed since the last call; the step is how many trials ended.
+
+        Trials by state, the best score, what reuse and early stopping spared, and how busy the workers were so far
+        (``utilisation``, in [0, 1]; ``None`` when nobody knows).
+        """
         children = self._runs.children.values()
         states = Counter(child.state for child in children)
         ended = sum(count for state, count in states.items() if state.final)
@@ -36,6 +41,9 @@ class Parent:
         # A count that fell to none has to be shown as none.
         values |= {name: 0.0 for name in self._shown if name.startswith("trials.") and name not in values}
         values["trials.reused"] = float(sum(1 for child in children if f"{PREFIX}reused" in child.tags))
+        values |= self._savings()
+        if utilisation is not None:
+            values["utilisation"] = round(utilisation, 3)
         best = self._best()
         if best is not None:
             names = {objective.metric for objective in self._runs.start.objectives}
@@ -59,6 +67,9 @@ class Parent:
         texts = {f"{PREFIX}summary.{name}": str(v)[:8000] for name, v in flat.items() if name not in numbers}
         if finish.best is not None:
             texts[f"{PREFIX}best_digest"] = finish.best.digest
+        used = self._utilisation(numbers.get("seconds", 0.0))
+        if used is not None:
+            numbers["utilisation"] = used
         now = time.time()
         metrics = [entities.metric(f"summary.{name}", value, 0, now) for name, value in numbers.items()]
         for batch in entities.batches([metrics], {}, {entities.clean(name): v for name, v in texts.items()}):
@@ -67,11 +78,51 @@ class Parent:
         folder = Path(finish.export) if finish.export else None
         if folder is not None and folder.is_dir():
             runs.client.log_artifacts(runs.parent, str(folder), "export")
-            log_model(runs.client, runs.experiment, runs.parent, folder)
+            labels = {f"{PREFIX}search": runs.start.search}
+            if finish.best is not None:
+                labels[f"{PREFIX}digest"] = finish.best.digest
+            model = log_model(runs.client, runs.experiment, runs.parent, folder, labels)
+            if model is not None:
+                self._register(model, labels)
 
     def end(self, *, finished: bool) -> None:
         """End the parent: FINISHED after a finished search, KILLED after one that was cut off."""
         self._runs.client.set_terminated(self._runs.parent, "FINISHED" if finished else "KILLED")
+
+    def _register(self, model: str, labels: Mapping[str, str]) -> None:
+        """Make the best model a version of the registered model that has the search's name; the alias moves to it."""
+        from mlflow.exceptions import MlflowException
+
+        runs = self._runs
+        try:
+            name, _ = register(runs.client, runs.start.search, model, run_id=runs.parent, labels=labels)
+        except MlflowException as error:
+            if error.error_code not in ("PERMISSION_DENIED", "ENDPOINT_NOT_FOUND", "NOT_IMPLEMENTED"):
+                raise
+            print(f"not registered: {error}", file=sys.stderr)  # noqa: T201  the mirror's log; a store without registry
+            return
+        runs.client.set_tag(runs.parent, f"{PREFIX}model", f"models:/{name}@{ALIAS}")
+
+    def _savings(self) -> dict[str, float]:
+        """Return the epochs that early stopping left out, and those that answers from the database left out."""
+        spared = answered = 0
+        for child in self._runs.children.values():
+            epoch, epochs = _whole(child, "epoch"), _whole(child, "epochs")
+            if f"{PREFIX}reused" in child.tags:
+                answered += epoch
+            elif child.state is State.STOPPED:
+                spared += max(0, epochs - epoch)
+        return {"savings.epochs_stopped": float(spared), "savings.epochs_reused": float(answered)}
+
+    def _utilisation(self, seconds: float) -> float | None:
+        """Return the ranks' seconds of all trials over the workers' seconds of the search."""
+        available = seconds * self._runs.start.workers
+        used = sum(
+            float(child.tags.get(f"{PREFIX}seconds", 0)) * (_whole(child, "width") or 1)
+            for child in self._runs.children.values()
+            if f"{PREFIX}reused" not in child.tags
+        )
+        return min(1.0, round(used / available, 4)) if available > 0 else None
 
     def _best(self) -> Child | None:
         scored = [
@@ -79,7 +130,12 @@ class Parent:
             for child in self._runs.children.values()
             if child.state.scored and math.isfinite(child.metrics.get("score", math.nan))
         ]
-        return max(scored, key=lambda child: child.metrics["score"], default=None)
+        # The best is never chosen at low fidelity.
+        return max(scored, key=lambda child: (child.state is State.COMPLETED, child.metrics["score"]), default=None)
+
+
+def _whole(child: Child, name: str) -> int:
+    return int(child.tags.get(f"{PREFIX}{name}", 0))
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

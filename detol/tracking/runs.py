@@ -12,6 +12,7 @@ from detol.graph.draw import svg
 from detol.graph.topology import Topology
 from detol.search.records import State
 from detol.tracking import entities
+from detol.tracking.dataset import dataset_input
 from detol.tracking.entities import PREFIX, SECONDS
 from detol.tracking.place import identity_of, open_store
 from detol.tracking.wanted import Wanted
@@ -70,6 +71,8 @@ class Runs:
         if not run.data.params:
             for batch in entities.batches([], self._settings(), {}):
                 self.client.log_batch(self.parent, params=batch.params)
+        if self.start.data and not (run.inputs and run.inputs.dataset_inputs):
+            self.client.log_inputs(self.parent, datasets=[dataset_input(self.start.data)])
         if run.info.status != "RUNNING":
             self.client.update_run(self.parent, status="RUNNING")
 
@@ -96,10 +99,11 @@ class Runs:
         return True
 
     def end(self, child: Child, at: float) -> None:
-        """End a run whose search is gone; its state stays as it was last known."""
-        if child.status == "RUNNING":
-            self.client.set_terminated(child.run_id, "KILLED", int(at * 1000))
-            child.status = "KILLED"
+        """End a run whose search is gone; its state stays as it was last known. What paused has a score."""
+        status = {"RUNNING": "KILLED", "SCHEDULED": "FINISHED"}.get(child.status)
+        if status is not None:
+            self.client.set_terminated(child.run_id, status, int(at * 1000))
+            child.status = status
 
     def write(self, child: Child | None, name: str, text: str) -> None:
         """Write a text file among the artifacts of a child, or of the parent (``None``)."""
@@ -181,7 +185,11 @@ class Runs:
         return child
 
     def _common(self) -> dict[str, str]:
+        # What people filter by, over all searches: on the parent and on each trial.
+        told = {name: self.start.settings.get(name, "") for name in ("space", "strategy", "stop")}
+        told["data"] = self.start.data.get("name") or self.start.settings.get("data", "")
         return {
+            **{f"{PREFIX}{name}": str(value)[:500] for name, value in told.items() if value},
             f"{PREFIX}search": self.start.search[:8000],
             f"{PREFIX}identity": identity_of(self.start),
             "mlflow.source.name": "detol",

@@ -43,6 +43,8 @@ class MlflowTracker:
             where the server says.
         experiment: name of the MLflow experiment, made where there is none.
         identity: what tells searches of one name apart that share an MLflow store (an id from the results database).
+        data: description of the data set (``Dataset.describe``), logged as an input of the parent run.
+        workers: how many ranks can train at once, for the utilisation.
         warn: takes the one line of a failure; the log ``detol.tracking`` by default.
         log: file that the mirror's own output is appended to; none by default.
 
@@ -64,6 +66,8 @@ class MlflowTracker:
         artifacts: Path | None = None,
         experiment: str = "detol",
         identity: str = "",
+        data: Mapping[str, Any] | None = None,
+        workers: int = 0,
         warn: Warn = _log.warning,
         log: Path | None = None,
     ) -> None:
@@ -76,6 +80,8 @@ class MlflowTracker:
             settings=dict(settings or {}),
             recipe=dict(recipe or {}),
             objectives=tuple(objectives),
+            data=dict(data or {}),
+            workers=workers,
         )
         self.uri = start.uri
         self.added = 0

@@ -75,6 +75,7 @@ class Wanted:
         yield "width", trial.width
         yield "seed", trial.seed
         yield "epochs", trial.epochs
+        yield "epoch", trial.epoch
         yield "seconds", round(trial.seconds, 3)
         for name, value in trial.extra.items():
             if not isinstance(value, str) or len(value) <= LONGEST:  # what was measured for a strategy is no tag

@@ -29,6 +29,8 @@ class Start:
         settings: of the search, parameters of the parent.
         recipe: parameters of every trial.
         objectives: in the order of a trial's scores.
+        data: description of the data set (``Dataset.describe``); empty: it is not logged.
+        workers: how many ranks can train at once; 0 when nobody knows.
     """
 
     uri: str
@@ -39,6 +41,8 @@ class Start:
     settings: Mapping[str, Value] = field(default_factory=dict)
     recipe: Mapping[str, Value] = field(default_factory=dict)
     objectives: tuple[Objective, ...] = ()
+    data: Mapping[str, Any] = field(default_factory=dict)
+    workers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
