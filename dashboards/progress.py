@@ -42,7 +42,7 @@ class SearchProgress:
         """Show where the search stands, if it is time to."""
         now = self._now()
         if self._start is None:
-            self._start, self._done_before = now, search.tally.trials
+            self._start, self._done_before = now, _started(search)
             if self._console.is_terminal:
                 self._live = Live(console=self._console, auto_refresh=False, transient=True)
                 self._live.start()
@@ -64,7 +64,7 @@ class SearchProgress:
         """Return e.g. ``12/30 trials · 2 running · 3 reused ... · 14.2 trials/min · 1:05 left``."""
         tally, limit = search.tally, search.task.limits.trials
         total = f"/{limit:g}" if math.isfinite(limit) else ""
-        parts = [f"{tally.trials}{total} trials", f"{len(search.running)} running"]
+        parts = [f"{_started(search)}{total} trials", f"{len(search.running)} running"]
         parts += [f"{count} {what}" for what, count in self._counts(search) if count]
         if tally.best:
             best = self._objective.score(tally.best.score)
@@ -79,6 +79,7 @@ class SearchProgress:
     def _counts(self, search: Controller) -> list[tuple[str, int]]:
         tally = search.tally
         return [
+            ("resting", tally.paused),
             ("reused", tally.reused),
             ("stopped early", tally.stopped),
             ("failed", tally.failed),
@@ -88,15 +89,15 @@ class SearchProgress:
     def _rate(self, search: Controller) -> tuple[float, float]:
         """Return trials per second of this run, and seconds left (infinite when not known yet)."""
         elapsed = self._now() - (self._start or 0.0)
-        done = search.tally.trials - self._done_before
+        done = _started(search) - self._done_before
         rate = done / elapsed if elapsed > 0 else 0.0
-        by_trials = (search.task.limits.trials - search.tally.trials) / rate if rate else math.inf
+        by_trials = (search.task.limits.trials - _started(search)) / rate if rate else math.inf
         return rate, min(by_trials, max(0.0, search.task.limits.seconds - search.seconds))
 
     def _picture(self, search: Controller) -> RenderableType:
         limit = search.task.limits.trials
         total = limit if math.isfinite(limit) else None
-        bar = Padding(ProgressBar(total=total, completed=search.tally.trials, width=50))  # alone it ends no line
+        bar = Padding(ProgressBar(total=total, completed=_started(search), width=50))  # alone it ends no line
         table = Table(box=None, pad_edge=False, header_style="dim")
         for column in ("trial", "epoch", "score", "origin", "topology"):
             table.add_column(column, justify="right" if column in ("trial", "epoch", "score") else "left")
@@ -109,6 +110,11 @@ class SearchProgress:
         size = trial.extra.get("params")
         shown = f"{float(size):,.0f} parameters" if size else trial.digest[:15]
         return str(trial.number), f"{trial.epoch}/{trial.epochs}", score, str(trial.candidate.origin), shown
+
+
+def _started(search: Controller) -> int:
+    """Return how many trials have ended or rest: most of those that rest never go on."""
+    return search.tally.trials + search.tally.paused
 
 
 def clock(seconds: float) -> str:

@@ -15,8 +15,8 @@ def summary(console: Console, figures: Mapping[str, Any]) -> None:
         console.print(text, markup=False)
 
     say(f"\n{figures['name']}: {figures['ended']}, {clock(figures['seconds'])} min")
-    counts = ("trained", "reused", "stopped", "failed", "refused")
-    shown = ", ".join(f"{figures[key]} {key}" for key in counts if figures[key] or key in ("trained", "reused"))
+    counts = ("trained", "reused", "stopped", "failed", "refused", "paused")
+    shown = ", ".join(f"{figures[key]} {key}" for key in counts if figures.get(key) or key in ("trained", "reused"))
     say(f"trials:  {figures['trials']} ({shown})")
     say(
         f"epochs:  {figures['epochs']} trained, {figures['epochs_spared']} spared by stopping early, "
@@ -27,6 +27,13 @@ def summary(console: Console, figures: Mapping[str, Any]) -> None:
         say("best:    none: no trial ended with a score (see: detol status)")
         return
     say(f"best:    trial {best['trial']}, {figures['objective']} {best['score']:.4f}, {best['digest'][:19]}")
+    inherited = figures.get("inherited")
+    if inherited:
+        same = " (not trained from scratch: no time was left)" if best["trial"] == inherited["trial"] else ""
+        say(
+            f"         trial {inherited['trial']} reached {inherited['score']:.4f} from the weights of trial "
+            f"{inherited['from']}{same}"
+        )
     if reference:
         same = "the search found nothing better" if best["trial"] == reference["trial"] else ""
         gain = same or f"searching gained {figures['gain']:+.4f}"

@@ -50,6 +50,7 @@ def conclude(name: str, task: Task, outcome: Outcome, trials: Sequence[Trial]) -
         "stopped": tally.stopped,
         "failed": tally.failed,
         "refused": tally.refused,
+        "paused": tally.paused,
         "epochs": tally.epochs,
         "epochs_spared": tally.spared,
         "epochs_reused": tally.answered,

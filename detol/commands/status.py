@@ -16,6 +16,7 @@ COLUMNS = (
     "budget",
     "trained",
     "reused",
+    "paused",
     "value",
     "seconds",
     "created",

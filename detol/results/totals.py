@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from detol.results import owner
-from detol.results.places import COMPLETED_FIRST, search_id
+from detol.results.places import COMPLETED_FIRST, SCRATCH_FIRST, search_id
 from detol.results.reader import SCORED
 from detol.results.rows import from_text
 from detol.results.schema import data_sets, reports, searches, topologies, trials
@@ -33,6 +33,7 @@ class SearchRow:
         states: how many are in each state.
         trained: how many were trained here (not refused, not answered).
         reused: how many were answered from the database.
+        paused: how many rest at a milestone, and may go on.
         epochs_trained: epochs of all trainings.
         best: ``SEARCH/NUMBER`` of the best (a completed trial, if there is one); empty when none has a score.
         value: its value of the objective.
@@ -57,6 +58,7 @@ class SearchRow:
     states: dict[str, int]
     trained: int
     reused: int
+    paused: int
     epochs_trained: int
     best: str
     value: float | None
@@ -101,7 +103,7 @@ def _search_row(connection: sa.Connection, row: sa.RowMapping, counts: list[sa.R
     best = connection.execute(
         sa.select(trials.c.number, trials.c.score)
         .where(trials.c.search == row["id"], trials.c.state.in_(SCORED), trials.c.score.is_not(None))
-        .order_by(COMPLETED_FIRST, trials.c.score.desc(), trials.c.number)
+        .order_by(COMPLETED_FIRST, SCRATCH_FIRST, trials.c.score.desc(), trials.c.number)
         .limit(1)
     ).first()
     objective = parse_objective(row["objective"]) if row["objective"] else None
@@ -117,6 +119,7 @@ def _search_row(connection: sa.Connection, row: sa.RowMapping, counts: list[sa.R
         states=states,
         trained=sum(part["count"] for part in trained),
         reused=sum(part["count"] for part in counts if part["answered"]),
+        paused=states.get("paused", 0),
         epochs_trained=sum(int(part["epochs"] or 0) for part in trained),
         best=f"{row['name']}/{best[0]}" if best else "",
         value=None if not best else objective.score(best[1]) if objective else best[1],

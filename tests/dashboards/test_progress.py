@@ -86,6 +86,16 @@ def test_outside_a_terminal_a_line_comes_at_most_every_ten_seconds(screen, now) 
     assert console.text == ""
 
 
+def test_trials_that_rest_count_as_started(screen, now) -> None:
+    console = screen()
+    progress = SearchProgress(console, Objective("m"), now)
+    progress(search())
+    now.seconds += 60
+    console.take()
+    progress(search(3, 2, paused=7))
+    assert console.take() == "10/30 trials · 2 running · 7 resting · 10.0 trials/min · 2:00 left\n"
+
+
 def test_trials_of_an_earlier_run_do_not_count_for_the_rate(screen, now) -> None:
     console = screen()
     progress = SearchProgress(console, Objective("m"), now)

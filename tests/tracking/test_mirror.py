@@ -73,6 +73,24 @@ def test_the_parent_counts_states_and_shows_the_best(start, trial, shown) -> Non
     assert shown(start.uri).parent.data.tags["detol.best"] == "10"
 
 
+def test_a_trial_that_rests_is_scheduled_and_goes_on(start, trial, shown) -> None:
+    whole = trial(0)
+    driven = Driven(start)
+    rested = replace(whole, state=State.PAUSED, reports=whole.reports[:1], curve=whole.curve[:1])
+    driven.show(Seen(rested, 1.0), Seen(replace(trial(3), reports=trial(3).reports), 1.5))
+    found = shown(start.uri)
+    assert [run.info.status for run in found.children] == ["SCHEDULED", "FINISHED"]
+    assert found.parent.data.metrics["trials.paused"] == 1
+    assert found.parent.data.tags["detol.best"] == "3"  # never at low fidelity
+    driven.show(Seen(replace(rested, state=State.RUNNING), 2.0))
+    assert shown(start.uri).children[0].info.status == "RUNNING"
+    driven.show(Seen(whole, 3.0))
+    found = shown(start.uri)
+    assert found.children[0].info.status == "FINISHED"
+    assert found.parent.data.metrics["trials.paused"] == 0
+    found.same_as([whole, trial(3)])
+
+
 def test_a_curve_grows_while_the_trial_runs(start, trial, shown) -> None:
     whole = trial(0)
     driven = Driven(start)

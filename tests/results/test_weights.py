@@ -1,0 +1,181 @@
+"""Weights of the best and checkpoints of what rests: each whole or not at all, and nothing else."""
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from detol.graph.topology import chain
+from detol.results import weights as module
+from detol.results.weights import NoWeights, WeightsFolder, load_weights, write_whole
+from detol.search.records import Candidate, Origin, Report, State, Trial
+from detol.spaces.decisions import Decisions
+
+
+def trial(number, score=0.5, state=State.COMPLETED, epoch=3, weights=""):
+    reports = tuple(Report(n, {}) for n in range(1, epoch + 1))
+    candidate = Candidate(Decisions(), chain(), Origin.SAMPLE)
+    return Trial(number, candidate, state, 9, reports=reports, curve=(score,) * epoch, scores=(score,), weights=weights)
+
+
+def resting(number, epoch=3, weights=""):
+    return trial(number, state=State.PAUSED, epoch=epoch, weights=weights)
+
+
+def files(home):
+    return sorted(path.relative_to(home / "weights").as_posix() for path in home.rglob("*") if path.is_file())
+
+
+def test_the_best_keep_their_weights_and_the_others_none(tmp_path):
+    folder = WeightsFolder(tmp_path, "s", kept=2)
+    places = [folder.keep(trial(number, score), bytes([number])) for number, score in enumerate([0.1, 0.3, 0.2, 0.05])]
+    assert places == [*(f"weights/s/{number}.safetensors" for number in range(3)), ""]
+    assert files(tmp_path) == ["s/1.safetensors", "s/2.safetensors"]
+    assert load_weights(tmp_path, places[1]) == bytes([1])
+    assert load_weights(tmp_path, places[0]) is None
+
+
+def test_a_completed_trial_comes_before_one_that_was_stopped(tmp_path):
+    folder = WeightsFolder(tmp_path, "s", kept=1)
+    folder.keep(trial(0, 0.9, State.STOPPED), b"a")
+    folder.keep(trial(1, 0.2), b"b")
+    assert files(tmp_path) == ["s/1.safetensors"]
+
+
+def test_a_checkpoint_comes_back_and_the_earlier_one_stays_until_it_is_dropped(tmp_path):
+    folder = WeightsFolder(tmp_path, "s")
+    first, second = folder.rest(resting(4, 1), b"one"), folder.rest(resting(4, 3), b"three")
+    assert first != second
+    assert (folder.load(first), folder.load(second)) == (b"one", b"three")
+    folder.drop(first)
+    folder.drop(first)
+    assert folder.load(first) is None
+    assert (folder.load(second), len(files(tmp_path))) == (b"three", 1)
+
+
+def test_another_process_finds_what_rests_and_removes_what_nobody_names(tmp_path):
+    folder = WeightsFolder(tmp_path, "s")
+    known = [resting(n, weights=folder.rest(resting(n), bytes([n]))) for n in range(3)]
+    folder.rest(resting(1, epoch=9), b"written, and then the controller died before its commit")
+    (tmp_path / "weights/s/7.safetensors.part").write_bytes(b"half")
+    kept = trial(5, weights=folder.keep(trial(5), b"w"))
+    again = WeightsFolder(tmp_path, "s", known=(*known[:2], kept))
+    assert len(files(tmp_path)) == 3
+    assert [again.load(each.weights) for each in known] == [bytes([0]), bytes([1]), None]
+    assert load_weights(tmp_path, kept.weights) == b"w"
+
+
+@pytest.mark.parametrize("damage", [b"", b"on", b"onE", b"one more"])
+def test_a_damaged_checkpoint_is_none(tmp_path, damage):
+    folder = WeightsFolder(tmp_path, "s")
+    place = folder.rest(resting(0), b"one")
+    (tmp_path / place).write_bytes(damage)
+    assert folder.load(place) is None
+
+
+@pytest.mark.parametrize("place", ["", "x", "../../etc/passwd", "weights/other/0-1-00000000.checkpoint", "weights/s/x"])
+def test_foreign_places_are_neither_read_nor_removed(tmp_path, place):
+    other = tmp_path / "weights/other/0-1-00000000.checkpoint"
+    write_whole(other, b"")
+    folder = WeightsFolder(tmp_path, "s")
+    assert folder.load(place) is None
+    folder.drop(place)
+    assert other.exists()
+
+
+class FullDisk:
+    """Takes so many bytes, then says that no space is left, in the middle of a file."""
+
+    def __init__(self, monkeypatch, room):
+        self.room, inner = room, Path.open
+        disk = self
+
+        def opened(path, mode="r", *rest, **options):
+            file = inner(path, mode, *rest, **options)
+            return Limited(file, disk) if "w" in mode else file
+
+        monkeypatch.setattr(Path, "open", opened)
+
+
+class Limited:
+    def __init__(self, file, disk):
+        self.file, self.disk = file, disk
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.file.close()
+
+    def write(self, data):
+        self.file.write(data[: self.disk.room])
+        self.disk.room -= len(data)
+        if self.disk.room < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def flush(self):
+        self.file.flush()
+
+    def fileno(self):
+        return self.file.fileno()
+
+
+def test_a_disk_that_fills_up_while_writing_leaves_nothing_half_and_warns_once(tmp_path, monkeypatch):
+    lines = []
+    folder = WeightsFolder(tmp_path, "s", reserve=0, warn=lines.append)
+    first = folder.rest(resting(0), b"12345")
+    disk = FullDisk(monkeypatch, room=7)
+    second = folder.rest(resting(1), b"12345")
+    assert folder.rest(resting(2), b"12345") == folder.rest(resting(3), b"12345") == ""
+    assert folder.keep(trial(9), b"12345") == ""
+    assert len(files(tmp_path)) == 2
+    assert (folder.load(first), folder.load(second)) == (b"12345", b"12345")
+    assert len(lines) == 1
+    assert "No space left on device" in lines[0]
+    assert "trials that pause are stopped" in lines[0]
+    disk.room = 100
+    assert folder.load(folder.rest(resting(3), b"12345")) == b"12345"  # there is room again
+    assert folder.keep(trial(9), b"12345")
+
+
+def test_a_failed_write_leaves_an_earlier_file_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "x"
+    write_whole(path, b"before")
+    FullDisk(monkeypatch, room=3)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(path, b"after")
+    assert path.read_bytes() == b"before"
+    assert [each.name for each in tmp_path.iterdir()] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("total", "free", "reserve", "fits"),
+    [
+        (100 * 2**30, 2**30 + 10, None, True),  # 1 GiB of a large disk stay free
+        (100 * 2**30, 2**30 + 4, None, False),
+        (2**30, 0.05 * 2**30 + 10, None, True),  # 5 % of a small one
+        (2**30, 0.05 * 2**30, None, False),
+        (100 * 2**30, 10, 5, True),
+        (100 * 2**30, 9, 5, False),
+    ],
+)
+def test_below_the_watermark_no_checkpoint_is_written(tmp_path, monkeypatch, total, free, reserve, fits):
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(total, total - free, free))
+    lines = []
+    folder = WeightsFolder(tmp_path, "s", reserve=reserve, warn=lines.append)
+    assert bool(folder.rest(resting(0), b"12345")) == fits
+    assert bool(folder.rest(resting(1), b"12345")) == fits
+    assert len(lines) == (not fits)
+    assert all("stay free" in line and "\n" not in line for line in lines)
+
+
+def test_without_weights_checkpoints_are_in_memory():
+    keeper = NoWeights()
+    place = keeper.rest(resting(0), b"one")
+    assert (keeper.keep(trial(0), b"w"), keeper.load(place)) == ("", b"one")
+    assert NoWeights().load(place) is None
+    keeper.drop(place)
+    keeper.drop(place)
+    assert keeper.load(place) is None
