@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 
+LOGGED = ("onnx", "python")
+"""Formats of the winner that MLflow gets; its own is made of ONNX."""
+
 
 def weights_of(trial: Trial, dataset: "Dataset", recipe: Recipe, home: Path, say: Say = lambda _: None) -> bytes:
     """Return a trial's weights: as kept, or trained again (on CPU the same seed gives the same weights).
@@ -88,7 +91,7 @@ def exported(
                 "test": dict(result.test),
             }
             try:
-                export(result.best, prepared.dataset, weights, target, ("onnx", "python"), recipe=recipe, about=about)
+                export(result.best, prepared.dataset, weights, target, LOGGED, recipe=recipe, about=about)
             except (DetolError, OSError) as error:
                 say(f"the best network was not logged to MLflow: {error}")
                 target = None
@@ -269,8 +272,14 @@ def _is_best(stored: Mapping[str, Any], trial: Trial) -> bool:
     return best.get("digest") == trial.digest
 
 
-def synchronise(name: str, *, db: str = "", tracking: str = "") -> "Synced":
-    """Write to MLflow what is missing there of a search.
+def synchronise(name: str, *, db: str = "", tracking: str = "", say: Say = lambda _: None) -> "Synced":
+    """Write to MLflow what is missing there of a search; of one that is over, its winner's export and model too.
+
+    Args:
+        name: of the search.
+        db: results database.
+        tracking: MLflow's address; that of the search by default.
+        say: told why the winner's export is left out, if it is.
 
     Raises:
         UsageError: no such search, or tracking that is off.
@@ -290,16 +299,26 @@ def synchronise(name: str, *, db: str = "", tracking: str = "") -> "Synced":
         raise UsageError(f"search {name!r} ran with tracking off: give --tracking URI")
     summary = stored.get("summary")
     number = ((summary or {}).get("best") or {}).get("trial")
-    return sync(
-        trials,
-        uri,
-        name,
-        {**wire.flat(settings), "space": stored["space"]},
-        best=next((trial for trial in trials if trial.number == number), None),
-        summary=summary,
-        recipe=stored["recipe"],
-        objectives=tuple(map(parse_objective, stored["objectives"])),
-        identity=f"{name}@{created}",
-        data=data,
-        workers=settings.workers or defaults.workers(settings.device),
-    )
+    with tempfile.TemporaryDirectory(prefix="detol-") as folder:
+        target: Path | None = None
+        if number is not None:
+            target = Path(folder) / "best"
+            try:
+                export_trial(f"{name}/{number}", target, LOGGED, db=db, say=say)
+            except (DetolError, OSError) as error:
+                say(f"the best network was not logged to MLflow: {error}")
+                target = None
+        return sync(
+            trials,
+            uri,
+            name,
+            {**wire.flat(settings), "space": stored["space"]},
+            best=next((trial for trial in trials if trial.number == number), None),
+            summary=summary,
+            export=target,
+            recipe=stored["recipe"],
+            objectives=tuple(map(parse_objective, stored["objectives"])),
+            identity=f"{name}@{created}",
+            data=data,
+            workers=settings.workers or defaults.workers(settings.device),
+        )

@@ -25,7 +25,8 @@ def sync(
     """Write to MLflow what is missing there of a search; doing it twice adds nothing."""
     from detol import handover
 
-    synced = handover.synchronise(name, db=db, tracking=tracking)
+    say = lambda text: typer.echo(text, err=True)  # noqa: E731  a short name for a long call
+    synced = handover.synchronise(name, db=db, tracking=tracking, say=say)
     if as_json:
         print_json(asdict(synced))
     else:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from detol.graph.ops import Value
@@ -34,6 +35,7 @@ def sync(
     *,
     best: Trial | None = None,
     summary: Mapping[str, Any] | None = None,
+    export: Path | None = None,
     **options: Any,
 ) -> Synced:
     """Write to MLflow what is missing there of a search's trials; doing it twice adds nothing.
@@ -45,6 +47,7 @@ def sync(
         settings: of the search.
         best: the winner of a search that is over.
         summary: of a search that is over; ``None`` leaves the parent run's summary as it is.
+        export: directory of the winner's export, logged with its model; ``None`` leaves what is there.
         options: further arguments of :class:`~detol.tracking.tracker.MlflowTracker` (use the same ``identity`` and
             ``experiment`` as the search did).
 
@@ -56,6 +59,6 @@ def sync(
     for trial in trials:
         tracker.record(trial, None)
     if summary is not None:
-        tracker.finish(best, summary)
+        tracker.finish(best, summary, export)
     tracker.close()
     return Synced(tracker.added, tracker.complete, tracker.behind, warnings[0] if warnings else "")

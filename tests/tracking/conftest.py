@@ -118,6 +118,28 @@ def shown() -> Callable[..., Shown]:
     return Shown
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def trial() -> Callable[..., Trial]:
     return make_trial
+
+
+@pytest.fixture
+def export(tmp_path: Path) -> Path:
+    """A folder as ``detol.export`` leaves it, with a model that doubles what it gets."""
+    import numpy as np
+    import onnx
+    from onnx import TensorProto, helper
+
+    folder = tmp_path / "export"
+    folder.mkdir()
+    double = helper.make_graph(
+        [helper.make_node("Add", ["x", "x"], ["logits"])],
+        "double",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3])],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", 3])],
+    )
+    model = helper.make_model(double, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    onnx.save(model, folder / "model.onnx")
+    (folder / "certificate.json").write_text("{}")
+    np.save(folder / "samples.npy", np.ones((2, 3), np.float32))
+    return folder
