@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -45,9 +45,9 @@ def at(number: int, epoch: int) -> str:
 
 
 @contextmanager
-def running(db: Path, name: str, until: str) -> "Iterator[subprocess.Popen[str]]":
+def running(db: Path, name: str, until: str, search: Sequence[str] = SEARCH) -> "Iterator[subprocess.Popen[str]]":
     """Start a search in a process of its own and wait until a query has an answer; at the end the process is gone."""
-    command = [sys.executable, "-m", "detol", *SEARCH, "--name", name, "--db", str(db)]
+    command = [sys.executable, "-m", "detol", *search, "--name", name, "--db", str(db)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         started = time.monotonic()
@@ -138,3 +138,63 @@ def test_a_killed_controller_loses_nothing(
     assert kept[: len(ended)] == ended  # what had ended was not trained again
     assert trials(db) == trials(undisturbed)
     assert curves(db) == curves(undisturbed)
+
+
+PAUSING = ["search", "--data", "digits", "--space", "tiny", "--strategy", "random", "--stop", "promote"]
+PAUSING += [
+    "--set",
+    "stop.grace=1",
+    "--set",
+    "stop.audit_share=0",
+    "--executor",
+    "inline",
+    "--tracking",
+    "off",
+    "--trials",
+    "10",
+    "--epochs",
+    "9",
+]
+
+
+@pytest.fixture(scope="module")
+def unpaused(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The database of the pausing search, run to its end at once."""
+    db = tmp_path_factory.mktemp("unpaused") / "results.db"
+    assert cli.run([*PAUSING, "--name", "whole", "--db", str(db)]) == 0
+    return db
+
+
+GONE_ON = "SELECT 1 FROM trials JOIN reports USING (search, number) WHERE trials.extra LIKE '%checkpoint%' AND "
+
+
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [
+        ("SELECT 1 FROM trials WHERE state = 'paused'", signal.SIGINT),
+        (f"{GONE_ON} reports.epoch = 2", signal.SIGKILL),
+        ("SELECT 1 FROM trials WHERE extra LIKE '%finishing%'", signal.SIGKILL),
+    ],
+    ids=["one rests", "one was promoted", "the best are finished"],
+)
+def test_what_rests_is_taken_up_by_a_resume(
+    tmp_path: Path, unpaused: Path, resumed, capsys: pytest.CaptureFixture[str], moment: str, number: signal.Signals
+) -> None:
+    db = tmp_path / "results.db"
+    with running(db, "mine", moment, PAUSING) as process:
+        process.send_signal(number)
+        process.communicate()
+    found = status(db, "mine", capsys)
+    assert found["state"] == "interrupted"
+    assert found["paused"] == found["states"].get("paused", 0)
+    rested = ask(db, "SELECT weights FROM trials WHERE state = 'paused' ORDER BY number")
+    assert all((tmp_path / str(place)).is_file() for (place,) in rested)
+    before = ask(db, "SELECT COUNT(*) FROM reports")
+    summary = resumed(db, "mine")
+    assert (summary["trials"], summary["failed"], summary["paused"]) == (10, 0, 0)
+    assert trials(db) == trials(unpaused)
+    assert curves(db) == curves(unpaused)
+    assert before <= ask(db, "SELECT COUNT(*) FROM reports")
+    assert {row[3] for row in trials(db)} == {"completed", "stopped"}
+    assert list(tmp_path.rglob("*.checkpoint")) == []
+    assert len(list(tmp_path.rglob("*.safetensors"))) == 5
