@@ -178,7 +178,8 @@ class Controller:
             if trial:
                 self._submit(trial)
         if not candidates:
-            self._ended = f"the space {self.task.space.name} is exhausted: every topology in it was proposed"
+            over = f"the space {self.task.space.name} is exhausted: every topology in it was proposed"
+            self._ended = getattr(self._strategy, "over", over)
         elif self._refused_in_a_row >= self.task.limits.refusals:
             self._ended = f"{self._refused_in_a_row} candidates in a row were refused: raise the limits"
         self._commit()

@@ -209,10 +209,21 @@ def test_who_stands_for_another_stays_and_layers_keep_a_part() -> None:
         assert not {stands for _, stands in mine if stands >= 0} & set(gone)
 
 
-def test_units_of_a_sum_are_no_neurons_to_remove() -> None:
+def test_units_of_a_sum_go_together_each_by_its_constant() -> None:
     data = tensors((3, 6, 6))
     found = read("neurons", network(IMAGES, data), IMAGES, data)
-    assert {name for name, *_ in found["removals"]} <= {"a", "b"}  # type: ignore[misc]
+    rows = found["removals"]
+    assert isinstance(rows, list)
+    tied = [row for row in rows if row[0] in ("stem", "c")]
+    assert tied
+    for first, second in zip(tied[::2], tied[1::2], strict=True):
+        assert {first[0], second[0]} == {"stem", "c"}
+        assert first[1] == second[1]
+        assert first[2] == second[2] == -1
+        assert rows.index(second) == rows.index(first) + 1
+    together = {number for number, row in enumerate(rows) if row[0] in ("stem", "c")}
+    # No rung of the ladder stands between the two.
+    assert all(count not in together or rows[count - 1] not in tied[::2] for count, _ in found["ladder"])  # type: ignore[attr-defined]
 
 
 def test_what_is_learnt_is_measured_from_the_class_shares() -> None:

@@ -4,11 +4,12 @@ Each can be replaced by a constant, or by a constant plus a multiple of the othe
 what reads the layer takes over; so the function stays nearly as it was.
 """
 
+import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,14 +34,18 @@ class _Statistics:
 
 @dataclass(frozen=True, slots=True)
 class _Removal:
-    """A unit that ``constant`` + ``factor`` * the unit ``stands`` replaces (``stands`` -1: the constant alone)."""
+    """A unit that ``constant`` + ``factor`` * the unit ``stands`` replaces (``stands`` -1: the constant alone).
 
-    node: str
-    unit: int
+    ``parts``: (node, unit, constant); several where a sum ties units of several nodes, which go together.
+    """
+
+    parts: tuple[tuple[str, int, float], ...]
     stands: int
     factor: float
-    constant: float
     harm: float
+
+    def rows(self) -> list[list[Any]]:
+        return [[node, unit, self.stands, _round(self.factor), _round(constant)] for node, unit, constant in self.parts]
 
 
 def neurons(probe: Probe) -> dict[str, Any]:
@@ -49,48 +54,58 @@ def neurons(probe: Probe) -> dict[str, Any]:
     ``loss``: mean loss over held samples; ``plain``: of a network that only knows the class shares. ``removals``:
     [node, unit, stands, factor, constant]. ``ladder``: [count, loss] after the first ``count`` removals, before any
     training. The order is by harm for each parameter saved; harm is the mean over samples of the squared change of the
-    outputs, to first order (outputs' Jacobian by random signs, Hutchinson 1990).
+    outputs, to first order (outputs' Jacobian by random signs, Hutchinson 1990). Units that a sum ties stand one after
+    the other, each replaced by its constant.
     """
     found = probe.units
-    owners = [int(unit) for layout in found.made.values() for unit in layout]
-    shared = {unit for unit, count in zip(*np.unique(owners, return_counts=True), strict=True) if count > 1}
+    apart: set[int] = set()
     for name, operation in found.operations.items():  # a depthwise convolution has nothing that could take a unit over
-        shared |= set(map(int, found.enters[name])) if depthwise(operation) else set()
+        apart |= set(map(int, found.enters[name])) if depthwise(operation) else set()
     names = [
         name
         for name in prunable(found)
-        if name in probe.modules and len(found.made[name]) > 1 and shared.isdisjoint(map(int, found.made[name]))
+        if name in probe.modules and len(found.made[name]) > 1 and apart.isdisjoint(map(int, found.made[name]))
     ]
     whole = probe.held_loss()
     removals = _chosen(_offers(probe, names), _saved(probe, names), {n: len(found.made[n]) for n in names})
     ladder = []
     for count in sorted({max(1, round(share * len(removals))) for share in SHARES}) if removals else ():
         with probe.changed(_replaced(removals[:count], probe.data.device)):
-            ladder.append([count, _round(probe.held_loss())])
+            ladder.append([sum(len(removal.parts) for removal in removals[:count]), _round(probe.held_loss())])
     return {
         "loss": _round(whole),
         "plain": _round(probe.plain_loss),
-        "removals": [[r.node, r.unit, r.stands, _round(r.factor), _round(r.constant)] for r in removals],
+        "removals": [row for removal in removals for row in removal.rows()],
         "ladder": ladder,
     }
 
 
-def _offers(probe: Probe, names: Sequence[str]) -> dict[str, list[list[_Removal]]]:
-    """Return for each node and unit what may replace it: a constant, or its nearest relative."""
+def _offers(probe: Probe, names: Sequence[str]) -> list[_Removal]:
+    """Return what may replace each unit: constants, or its nearest relative where no other node shares it."""
     statistics = _statistics(probe, names)
     twins = {name: _twins(statistics[name]) for name in names}
-    harm = _harm(probe, names, statistics, twins)
-    offers: dict[str, list[list[_Removal]]] = {}
+    members: dict[int, list[tuple[str, int, float]]] = {}
+    for name in probe.units.made:
+        for place, unit in enumerate(map(int, probe.units.made[name])):
+            mean = float(statistics[name].mean[place]) if name in statistics else math.nan
+            members.setdefault(unit, []).append((name, place, mean))
+    # All that are tied have to be nodes that can lose them.
+    whole = {unit: parts for unit, parts in members.items() if all(name in statistics for name, _, _ in parts)}
+    numbers = {unit: index for index, unit in enumerate(whole)}
+    constants, merges = _harm(probe, names, statistics, twins, numbers)
+    offers = [_Removal(tuple(parts), -1, 0.0, float(constants[numbers[unit]])) for unit, parts in whole.items()]
     for name in names:
         mean, (twin, slope) = statistics[name].mean, twins[name]
-        constants, merges = harm[name]
         intercept = mean - slope * mean[twin]
-        offers[name] = [
-            [
-                _Removal(name, unit, -1, 0.0, float(mean[unit]), float(constants[unit])),
-                _Removal(name, unit, int(twin[unit]), float(slope[unit]), float(intercept[unit]), float(merges[unit])),
-            ]
-            for unit in range(len(mean))
+        offers += [
+            _Removal(
+                ((name, place, float(intercept[place])),),
+                int(twin[place]),
+                float(slope[place]),
+                float(merges[name][place]),
+            )
+            for place, unit in enumerate(map(int, probe.units.made[name]))
+            if len(members[unit]) == 1
         ]
     return offers
 
@@ -144,25 +159,35 @@ def _harm(
     names: Sequence[str],
     statistics: dict[str, _Statistics],
     twins: dict[str, tuple[Tensor, Tensor]],
-) -> dict[str, tuple[Tensor, Tensor]]:
-    """Return by node the harm of replacing each unit by its mean, and by its regression on its twin."""
-    total = {name: (torch.zeros_like(s.mean), torch.zeros_like(s.mean)) for name, s in statistics.items()}
-    signs = torch.Generator(probe.data.device).manual_seed(0)
+    numbers: dict[int, int],
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the harm of replacing by constants (of each unit, at its number), and by the regression (by node)."""
+    device = probe.data.device
+    # What has no number is added up in one place more, which nobody reads.
+    index = {
+        name: torch.tensor([numbers.get(int(unit), len(numbers)) for unit in probe.units.made[name]], device=device)
+        for name in names
+    }
+    constants = torch.zeros(len(numbers) + 1, dtype=torch.float64, device=device)
+    merges = {name: torch.zeros_like(found.mean) for name, found in statistics.items()}
+    signs = torch.Generator(device).manual_seed(0)
     for x, _ in probe.seen() if names else ():
         with probe.outputs(names) as left:
             output = probe.model(x)
-        sign = torch.randint(0, 2, output.shape, generator=signs, device=output.device).to(output.dtype) * 2 - 1
+        sign = torch.randint(0, 2, output.shape, generator=signs, device=device).to(output.dtype) * 2 - 1
         if output.shape[1] > 1:
             sign = sign - sign.mean(1, keepdim=True)  # what all logits share does not matter
         slopes = torch.autograd.grad((output * sign).sum(), [left[name] for name in names])
+        tied = constants.new_zeros((len(x), len(constants)))
         for name, slope in zip(names, slopes, strict=True):
             value, slope = _positions(left[name].detach()).double(), _positions(slope).double()
-            mean, (twin, factor) = statistics[name].mean[:, None], twins[name]
-            centred = value - mean
+            twin, factor = twins[name]
+            centred = value - statistics[name].mean[:, None]
             rest = centred - factor[:, None] * centred[:, twin]
-            for into, change in zip(total[name], (centred, rest), strict=True):
-                into += (change * slope).sum(2).square().sum(0) / probe.samples
-    return total
+            tied.index_add_(1, index[name], (centred * slope).sum(2))
+            merges[name] += (rest * slope).sum(2).square().sum(0) / probe.samples
+        constants += tied.square().sum(0) / probe.samples
+    return constants, merges
 
 
 def _saved(probe: Probe, names: Sequence[str]) -> dict[str, float]:
@@ -178,36 +203,38 @@ def _saved(probe: Probe, names: Sequence[str]) -> dict[str, float]:
     return saved
 
 
-def _chosen(offers: dict[str, list[list[_Removal]]], saved: dict[str, float], widths: dict[str, int]) -> list[_Removal]:
+def _chosen(offers: list[_Removal], saved: dict[str, float], widths: dict[str, int]) -> list[_Removal]:
     """Choose greedily, least harm first; who stands for another stays, and a layer keeps 1 - ``MOST`` of its units."""
-    every = [removal for units in offers.values() for unit in units for removal in unit]
-    every.sort(key=lambda r: (r.harm / max(saved[r.node], 1.0), r.node, r.unit, r.stands))
-    gone: dict[str, set[int]] = {name: set() for name in offers}
-    needed: dict[str, set[int]] = {name: set() for name in offers}
+    order = sorted(offers, key=lambda r: (r.harm / max(saved[r.parts[0][0]], 1.0), r.parts, r.stands))
+    gone: dict[str, set[int]] = {name: set() for name in widths}
+    needed: dict[str, set[int]] = {name: set() for name in widths}
     chosen = []
-    for removal in every:
-        out, stay = gone[removal.node], needed[removal.node]
-        full = len(out) + 1 > MOST * widths[removal.node]
-        if full or removal.unit in out or removal.unit in stay or removal.stands in out:
+    for removal in order:
+        more = Counter(node for node, _, _ in removal.parts)
+        full = any(len(gone[node]) + count > MOST * widths[node] for node, count in more.items())
+        taken = any(unit in gone[node] or unit in needed[node] for node, unit, _ in removal.parts)
+        if full or taken or removal.stands in gone[removal.parts[0][0]]:
             continue
-        out.add(removal.unit)
+        for node, unit, _ in removal.parts:
+            gone[node].add(unit)
         if removal.stands >= 0:
-            stay.add(removal.stands)
+            needed[removal.parts[0][0]].add(removal.stands)
         chosen.append(removal)
     return chosen
 
 
 def _replaced(removals: Sequence[_Removal], device: torch.device) -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
     """Return what makes the removals in the outputs of their nodes."""
-    by_node: dict[str, list[_Removal]] = {}
+    by_node: dict[str, list[tuple[int, int, float, float]]] = {}
     for removal in removals:
-        by_node.setdefault(removal.node, []).append(removal)
+        for node, unit, constant in removal.parts:
+            by_node.setdefault(node, []).append((unit, max(removal.stands, 0), removal.factor, constant))
 
-    def change(several: Sequence[_Removal]) -> Callable[[Tensor, Tensor], Tensor]:
-        gone = torch.tensor([r.unit for r in several], device=device)
-        stands = torch.tensor([max(r.stands, 0) for r in several], device=device)
-        factor = torch.tensor([r.factor for r in several], device=device)
-        constant = torch.tensor([r.constant for r in several], device=device)
+    def change(several: Sequence[tuple[int, int, float, float]]) -> Callable[[Tensor, Tensor], Tensor]:
+        gone = torch.tensor([unit for unit, _, _, _ in several], device=device)
+        stands = torch.tensor([other for _, other, _, _ in several], device=device)
+        factor = torch.tensor([value for _, _, value, _ in several], device=device)
+        constant = torch.tensor([value for _, _, _, value in several], device=device)
 
         def replace(entered: Tensor, left: Tensor) -> Tensor:  # noqa: ARG001  the signature of changes
             shape = (1, -1) + (1,) * (left.ndim - 2)

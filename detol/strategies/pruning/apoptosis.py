@@ -27,6 +27,8 @@ def cut(topology: Topology, measured: Mapping[str, Any], size: Size, share: floa
 
     count = largest(1, len(gone), fits)
     count = min(max(count, 1), len(gone))  # one at least, if one is harmless
+    while count < len(gone) and gone[count] == gone[count - 1]:  # what a sum ties goes together
+        count += 1
     if not count:
         return None
     folded: dict[str, list[tuple[int, float]]] = {}

@@ -51,9 +51,12 @@ def relative(now: Cost, before: Cost) -> float:
 
 
 def allowed(measured: Mapping[str, Any], allowance: float) -> float:
-    """Return the largest held-out loss that a cut may lead to before training."""
+    """Return the largest held-out loss that a cut may lead to before training.
+
+    A network that has learnt nothing, or is worse than that, may lose as if a tenth of all there is had been learnt.
+    """
     loss, plain = float(measured["loss"]), float(measured["plain"])
-    return loss + allowance * max(plain - loss, 0.0)
+    return loss + allowance * max(plain - loss, 0.1 * plain)
 
 
 def largest(low: int, high: int, fits: Callable[[int], bool]) -> int:

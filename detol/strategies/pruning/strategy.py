@@ -81,6 +81,9 @@ class Prune(Proposer):
     own_start = True
     """References are not tried first: a search starts from its start."""
 
+    over = "nothing is left to cut: every network was cut as far as its bounds allow"
+    """Why a search ends when nothing more is proposed."""
+
     def __init__(
         self,
         space: SearchSpace,
