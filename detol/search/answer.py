@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from detol.search.protocols import Stopper
-from detol.search.records import Objective, State, Trial, Verdict
+from detol.search.records import Objective, Origin, State, Trial, Verdict
 from detol.search.scoring import with_report
 
 
@@ -20,8 +20,8 @@ def answer(
     for result in known:
         if result.state is State.COMPLETED:
             return _retold(trial, result, objectives)
-    if trial.candidate.named:
-        return None  # references train to their end
+    if trial.candidate.named or trial.candidate.origin is Origin.RETRAIN:
+        return None  # they train to their end
     peers = list(peers)
     for result in known:
         if result.state is not State.STOPPED:

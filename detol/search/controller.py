@@ -232,6 +232,8 @@ class Controller:
         if checkpoint is None:  # a checkpoint holds what was inherited
             trial, candidate, parent = self._inheritance.begun(trial)
         self._ledger.run(trial)
+        # The limit is one of the whole attempt, however often it paused.
+        limit = max(0.0, self.task.limits.trial_seconds - sum(report.seconds for report in trial.reports))
         job = Job(
             trial.number,
             candidate,
@@ -239,7 +241,7 @@ class Controller:
             trial.epochs,
             trial.seed,
             trial.width,
-            self.task.limits.trial_seconds,
+            limit,
             trial.attempt,
             until=milestone,
             checkpoint=checkpoint,

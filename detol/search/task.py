@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from detol.search.limits import Limits
 from detol.search.protocols import SearchSpace
 from detol.search.recipe import Recipe
-from detol.search.records import Candidate, Objective
+from detol.search.records import Candidate, Objective, Origin
 from detol.search.tally import Tally
 
 
@@ -53,9 +53,10 @@ class Task:
     def spares(self, candidate: Candidate) -> bool:
         """Return whether a candidate trains to its end: a reference does, so that no search ends below it.
 
-        Where time is the bound, a reference may take all of it: it has to hold its own as any other.
+        Where time is the bound, a reference may take all of it: it has to hold its own as any other. A winner that is
+        trained from scratch has earned its epochs.
         """
-        return candidate.named and math.isinf(self.limits.seconds)
+        return candidate.origin is Origin.RETRAIN or (candidate.named and math.isinf(self.limits.seconds))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,13 @@ from detol.graph.ops import op
 from detol.graph.topology import chain
 from detol.results.memory import MemoryDatabase
 from detol.results.weights import NoWeights, WeightsFolder
+from detol.search.answer import answer
 from detol.search.controller import Controller
 from detol.search.fidelity import FINISHED
 from detol.search.history import TIME_UP, History
 from detol.search.limits import Limits
 from detol.search.recipe import Recipe
-from detol.search.records import Ended, Objective, State, Verdict
+from detol.search.records import Ended, Objective, Origin, State, Verdict
 from detol.search.task import Task
 from detol.spaces.decisions import Choice
 from detol.spaces.space import DecisionSpace
@@ -404,6 +405,31 @@ def test_going_on_from_memory_survives_a_lost_worker():
     controller.run()
     assert [(job.checkpoint is None, job.attempt) for job in workers.jobs][:3] == [(True, 1), (False, 1), (False, 2)]
     assert (store.trials()[0].state, store.trials()[0].epoch) == (State.COMPLETED, EPOCHS)
+
+
+def test_the_time_limit_of_a_trial_is_one_of_all_its_parts():
+    controller, store, workers = make(trials=3, stopper=GoOn(), limits=Limits(trials=3, trial_seconds=5.5))
+    controller.run()
+    assert [(job.until, job.limit) for job in workers.jobs[:3]] == [(1, 5.5), (3, 4.5), (0, 2.5)]
+    assert all((t.state, t.epoch) == (State.TIMED_OUT, 5) for t in store.trials())
+
+
+def test_a_winner_trained_from_scratch_neither_rests_nor_is_answered_by_what_was_stopped():
+    first, store, _ = make(trials=4)
+    first.run()
+    task, known = first.task, replace(store.trials()[0], state=State.STOPPED)
+    again = replace(known.candidate, origin=Origin.RETRAIN)
+    assert task.spares(again)
+    assert not task.spares(known.candidate)
+    trial = replace(known, candidate=known.candidate, state=State.RUNNING, reports=(), curve=(), scores=None)
+    stop = StopAll()
+    assert answer(trial, [known], stop, [], task.objectives).state is State.STOPPED
+    assert answer(replace(trial, candidate=again), [known], stop, [], task.objectives) is None
+
+
+class StopAll(Promotion):
+    def judge(self, trial, peers):
+        return Verdict.STOP
 
 
 class StopAtRung(Promotion):
