@@ -23,7 +23,7 @@ THRIFT = 0.5
 TRIALS = 30
 """Of a search that nothing else bounds."""
 
-STEPWISE = ("prune",)
+STEPWISE = ("prune", "grow")
 """Strategies whose every trial goes on from another one: by default none is stopped early."""
 
 
@@ -46,7 +46,7 @@ class Settings:
         space: a name, a ``FILE.py``, or ``auto``: by the data's shape.
         strategy: a name, ``optuna:SAMPLER``, or ``prune:LEVEL``.
         start: what a strategy that changes one network starts from: a digest, a search's name (its winner), a trial
-            as NAME/NUMBER, or ``largest``: of the space; empty: the strategy's own choice.
+            as NAME/NUMBER, or ``largest`` or ``smallest``: of the space; empty: the strategy's own choice.
         stop: rule for early stopping; by default ``none`` for strategies in ``STEPWISE``.
         trials: how many, reused ones included; >= 1. By default ``TRIALS``, or as many as ``hours`` allow.
         epochs: of a training to the end; >= 1.
@@ -75,9 +75,9 @@ class Settings:
     space: str = "auto"
     strategy: str = DEFAULT_STRATEGY
     start: str = ""
-    stop: str = "asha"
+    stop: str = "promote"
     trials: int | None = None
-    epochs: int = 20
+    epochs: int = 27
     hours: float = 0.0
     trial_minutes: float = 0.0
     workers: int = 0

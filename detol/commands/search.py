@@ -42,11 +42,11 @@ def search(
         str | None, Option("--strategy", help="A name, optuna:SAMPLER, prune:edges|channels|neurons.")
     ] = None,
     start: Annotated[
-        str | None, Option("--start", help="prune: DIGEST, NAME of a search, or largest (default).")
+        str | None, Option("--start", help="prune, grow: DIGEST, NAME of a search, largest or smallest.")
     ] = None,
     stop: Annotated[str | None, Option("--stop", help="Early stopping: asha, median, plateau, none.")] = None,
     trials: Trials = None,
-    epochs: Annotated[int | None, Option("--epochs", help="Epochs of a training to the end (default: 20).")] = None,
+    epochs: Annotated[int | None, Option("--epochs", help="Epochs of a training to the end (default: 27).")] = None,
     hours: Hours = None,
     trial_minutes: Annotated[float | None, Option("--trial-minutes", help="Longest time of one trial.")] = None,
     workers: Workers = None,
