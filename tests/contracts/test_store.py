@@ -231,6 +231,38 @@ def test_steps_replay_in_order(reach: Callable[[], AnyDatabase]) -> None:
     assert reach().open_search("first", lock=False).steps() == log
 
 
+def test_steps_hold_how_far_a_trial_that_rested_had_come(reach: Callable[[], AnyDatabase]) -> None:
+    store = begin(reach())
+    log = [(1, ()), (1, ((0, 1),)), (2, ((0, 3), (1, 1), 2)), (0, (0,))]
+    for asked, told in log[:3]:
+        store.step(asked, told)
+    store.commit()
+    store.step(*log[3])
+    assert store.steps() == log
+    store.commit()
+    store.close()
+    assert reach().open_search("first", lock=False).steps() == log
+
+
+def test_a_resting_trial_goes_on_with_the_reports_it_had(reach: Callable[[], AnyDatabase]) -> None:
+    store = begin(reach())
+    rested = replace(trained(trial(0), 0.5, 0.6, state=State.PAUSED), weights="weights/first/0-2-00000000.checkpoint")
+    store.add(trial(0, state=State.RUNNING))
+    store.commit()
+    store.record(rested)
+    store.commit()
+    store.close()
+    again = reach().open_search("first")
+    assert list(again.trials()) == [rested]
+    assert again.known(rested.digest, again.recipe, again.data, rested.epochs) == []  # it may still come further
+    again.record(replace(rested, state=State.RUNNING))
+    again.record(trained(trial(0), 0.5, 0.6, 0.7, state=State.RUNNING))
+    again.commit()
+    again.record(trained(trial(0), 0.5, 0.6, 0.7))
+    again.commit()
+    assert list(reach().open_search("first", lock=False).trials()) == [trained(trial(0), 0.5, 0.6, 0.7)]
+
+
 def test_settings_and_time(reach: Callable[[], AnyDatabase]) -> None:
     store = begin(reach(), space="tiny", trials=5, nested={"rate": 0.5, "infinite": math.inf})
     assert store.settings == {"space": "tiny", "trials": 5, "nested": {"rate": 0.5, "infinite": math.inf}}
