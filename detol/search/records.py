@@ -178,7 +178,8 @@ class Trial:
         attempt: 1, or 2 after a fault of the machine.
         seconds: consumed where it ran, all attempts.
         reused: ``SEARCH/NUMBER`` of the earlier trial whose result answers this one; empty when it was trained here.
-        weights: where its weights are kept, relative to the directory of the runs; empty when they are not.
+        weights: where its weights are kept, relative to the directory of the runs; empty when they are not. Of a trial
+            that has not ended: its last checkpoint.
         extra: further facts (device, actor, bytes sent ...).
     """
 
