@@ -128,6 +128,8 @@ class Prune(Proposer):
         """Learn from trials; those that were measured can be cut."""
         super().tell(trials)
         for trial in trials:
+            if trial.candidate.origin is Origin.RETRAIN:
+                continue  # the same network again, for the report
             measured = {name: str(trial.extra[name]) for name in self.measures if name in trial.extra}
             if self._size and measured and trial.state is State.COMPLETED and trial.scores is not None:
                 topology = trial.candidate.topology
