@@ -26,6 +26,7 @@ from detol.strategies.local_search import LocalSearch
 from detol.strategies.nsga2 import NSGA2
 from detol.strategies.optuna_sampler import OptunaSampler
 from detol.strategies.ppo import PPO
+from detol.strategies.pruning.strategy import Prune
 from detol.strategies.qlearning import QLearning
 from detol.strategies.random_search import RandomSearch
 from detol.strategies.reinforce import Reinforce
@@ -43,6 +44,8 @@ STRATEGIES: dict[str, Make] = {
     "reinforce": Reinforce,
     "qlearning": partial(QLearning, horizon=20, replay=5),
     "ppo": partial(PPO, width=8, batch=4, passes=2),
+    # Without the data's shape nothing can be cut: it samples. What it cuts is in tests/strategies/test_prune.py.
+    "prune": Prune,
     "optuna:TPESampler": partial(OptunaSampler, sampler="TPESampler"),
     "optuna:RandomSampler": partial(OptunaSampler, sampler="RandomSampler"),
     "optuna:NSGAIISampler": partial(OptunaSampler, sampler="NSGAIISampler"),
