@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from detol.errors import CheckpointError
 from detol.execution.inline import InlineExecutor
+from detol.graph.correspond import correspond
 from detol.graph.ops import op
 from detol.graph.topology import chain
 from detol.search.recipe import Recipe
-from detol.search.records import Candidate, Ended, Job, Origin, State
+from detol.search.records import Candidate, Ended, Job, Origin, State, Transfer
 from detol.spaces.decisions import Decisions
 from detol.workers.checkpoint import facts, pack, unpack
 from detol.workers.data.dataset import Split
@@ -93,6 +94,20 @@ def test_a_checkpoint_holds_the_curve_so_far(few):
     assert not again.paused
     assert [report.epoch for report in again.reports()] == [4]
     assert [report.epoch for report in again.curve] == [1, 2, 3, 4]
+
+
+def test_what_was_inherited_is_in_the_checkpoint(few):
+    before = training(NORMED, few, Recipe(), epochs=1)
+    list(before.reports())
+    parent = (NORMED, before.weights(), Transfer(0, correspond(NORMED, NORMED)))
+    whole = training(NORMED, few, Recipe(), parent=parent)
+    curve = numbers(whole.reports())
+    assert curve != undisturbed(NORMED, few, "sgd")[0]
+    part = training(NORMED, few, Recipe(), parent=parent, until=2)
+    found = numbers(part.reports())
+    again = training(NORMED, few, Recipe(), checkpoint=part.checkpoint())  # the parent is not needed any more
+    assert found + numbers(again.reports()) == curve
+    assert same(tensors(again), tensors(whole))
 
 
 def test_until_the_end_is_no_pause(few):
