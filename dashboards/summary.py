@@ -38,5 +38,15 @@ def summary(console: Console, figures: Mapping[str, Any]) -> None:
         same = "the search found nothing better" if best["trial"] == reference["trial"] else ""
         gain = same or f"searching gained {figures['gain']:+.4f}"
         say(f"         best reference topology {reference['score']:.4f} (trial {reference['trial']}): {gain}")
+    for number, row in enumerate(figures.get("front") or ()):
+        apart = ("trial", "digest", "inherited_from")
+        facts = ", ".join(f"{name} {_shown(value)}" for name, value in row.items() if name not in apart)
+        parent = f" (from the weights of trial {row['inherited_from']})" if "inherited_from" in row else ""
+        say(f"{'front:   ' if not number else '         '}trial {row['trial']}: {facts}{parent}")
     if figures["test"]:
         say("test:    " + ", ".join(f"{name} {value:.4f}" for name, value in figures["test"].items()))
+
+
+def _shown(value: float) -> str:
+    """Return a count with separators, or a metric with four decimals."""
+    return f"{int(value):,}" if float(value).is_integer() and abs(value) >= 10 else f"{value:.4f}"

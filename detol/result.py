@@ -5,8 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from detol.config import Settings
-from detol.search.records import Objective, Trial
+from detol.search.dominance import fronts
+from detol.search.records import Objective, State, Trial
 from detol.search.task import Outcome, Task
 
 
@@ -60,10 +63,30 @@ def conclude(name: str, task: Task, outcome: Outcome, trials: Sequence[Trial]) -
         "inherited": _inherited(inherited, objective),
         "reference": reference,
         "gain": best.score - tally.reference.score if best and tally.reference else None,
+        "front": _front(trials, task.objectives) if len(task.objectives) > 1 else [],
         "test": None,
         "ended": outcome.ended,
     }
     return SearchResult(name, trials, best, task.objectives, outcome.ended, {}, summary)
+
+
+def _front(trials: Sequence[Trial], objectives: Sequence[Objective]) -> list[dict[str, Any]]:
+    """Return the completed trials that none beats in all objectives at once, best in the first objective first."""
+    done = [trial for trial in trials if trial.state is State.COMPLETED and trial.scores is not None]
+    if not done:
+        return []
+    rank = fronts(np.array([trial.scores for trial in done], dtype=float))
+    best: dict[tuple[float, ...], Trial] = {}
+    for trial, place in zip(done, rank, strict=True):
+        if place == 0 and trial.scores is not None:
+            best.setdefault(trial.scores, trial)  # one of those that are equal in everything
+    rows = []
+    for scores, trial in sorted(best.items(), key=lambda item: item[0], reverse=True):
+        shown = {o.metric: o.score(value) for o, value in zip(objectives, scores, strict=True)}
+        costs = {name: trial.extra[name] for name in ("params", "multiply_adds") if name in trial.extra}
+        parent = {"inherited_from": int(trial.inherited)} if trial.inherited else {}
+        rows.append({"trial": trial.number, "digest": trial.digest, **shown, **costs, **parent})
+    return rows
 
 
 def _inherited(trial: Trial | None, objective: Objective) -> dict[str, Any] | None:

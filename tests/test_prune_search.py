@@ -66,6 +66,12 @@ def test_a_front_is_sought_and_references_are_left_to_others(search: Search) -> 
     result = search("front")
     assert [str(objective) for objective in result.objectives] == ["val_accuracy", "params:min"]
     assert not [trial for trial in result.trials if trial.candidate.origin is Origin.REFERENCE]
+    front = result.summary["front"]
+    assert [row["val_accuracy"] for row in front] == sorted((r["val_accuracy"] for r in front), reverse=True)
+    assert [row["params"] for row in front] == sorted((row["params"] for row in front), reverse=True)
+    assert {"trial", "digest", "multiply_adds"} <= set(front[0])
+    smallest = min(result.trials, key=lambda trial: float(trial.extra["params"]))
+    assert front[-1]["params"] == smallest.extra["params"]
 
 
 def test_a_resumed_search_goes_on_as_if_it_had_never_ended(search: Search, tmp_path: Path) -> None:
