@@ -278,7 +278,7 @@ def settings(
     merged = {section: dict(pairs) for section, pairs in values.pop("options", {}).items()}
     for section, pairs in (options or {}).items():
         merged.setdefault(section, {}).update(pairs)
-    if "stop" not in values and str(values.get("strategy", "")).partition(":")[0] in STEPWISE:
+    if "stop" not in values and str(values.get("strategy", "")).partition(":")[0].lower() in STEPWISE:
         values["stop"] = "none"
     made = Settings(**values)
     return replace(made, options=merged)

@@ -87,8 +87,8 @@ def _offers(probe: Probe, names: Sequence[str]) -> list[_Removal]:
     members: dict[int, list[tuple[str, int, float]]] = {}
     for name in probe.units.made:
         for place, unit in enumerate(map(int, probe.units.made[name])):
-            mean = float(statistics[name].mean[place]) if name in statistics else math.nan
-            members.setdefault(unit, []).append((name, place, mean))
+            constant = float(statistics[name].mean[place]) if name in statistics else math.nan
+            members.setdefault(unit, []).append((name, place, constant))
     # All that are tied have to be nodes that can lose them.
     whole = {unit: parts for unit, parts in members.items() if all(name in statistics for name, _, _ in parts)}
     numbers = {unit: index for index, unit in enumerate(whole)}
