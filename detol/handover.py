@@ -1,6 +1,5 @@
 """What is handed over after a search: the test of the winner, its export, and a mirror brought up to date."""
 
-import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -166,6 +165,8 @@ def export_trial(
     trial = replace(found.trial, weights=first.trial.weights, reused=found.trial.reused)
     weights = kept or weights_of(replace(trial, seed=first.trial.seed), dataset, recipe, wire.home(db), say)
     if retrain:
+        from detol.retrain import retrained
+
         about |= {"retrained": retrained(trial, dataset, recipe, retrain, say)}
     certificate = export(
         trial, dataset, weights, directory, names, recipe=recipe, about=about, again=kept is None, with_data=with_data
@@ -178,51 +179,6 @@ def export_trial(
         labels = {"detol.trial": found.ref, "detol.digest": found.trial.digest}
         certificate["registered"] = register_export(start, directory.absolute(), register, labels)
     return certificate
-
-
-def retrained(
-    trial: Trial, dataset: "Dataset", recipe: Recipe, count: int, say: Say = lambda _: None
-) -> dict[str, Any]:
-    """Train a trial's topology from scratch on train plus validation; return its test scores over the seeds.
-
-    Args:
-        trial: its topology and epochs.
-        dataset: with its test split.
-        recipe: how.
-        count: how many seeds, >= 1.
-        say: told each result.
-
-    Returns:
-        ``metric``, ``seeds``, ``values``, ``mean``, ``std`` (of the sample; ``None`` for one seed), ``min``, ``max``,
-        ``epochs``.
-
-    Raises:
-        UsageError: data without a test split.
-    """
-    from detol.retrain import retrain
-    from detol.workers.tensors import use_threads
-
-    if dataset.test is None:
-        raise UsageError(f"--retrain measures on a test split, and {dataset.name} has none: leave it out")
-    use_threads(1)
-    seeds = list(range(1, count + 1))
-    metric = "test_accuracy" if dataset.task == "classification" else "test_r2"
-    values: list[float] = []
-    for seed, metrics in zip(
-        seeds, retrain(trial.candidate.topology, dataset, recipe, epochs=trial.epochs, seeds=seeds), strict=True
-    ):
-        values.append(metrics[metric])
-        say(f"trained from scratch with seed {seed} ({len(values)} of {count}): {metric} {values[-1]:.4f}")
-    return {
-        "metric": metric,
-        "seeds": seeds,
-        "values": values,
-        "mean": statistics.fmean(values),
-        "std": statistics.stdev(values) if count > 1 else None,
-        "min": min(values),
-        "max": max(values),
-        "epochs": trial.epochs,
-    }
 
 
 def _registry(settings: Settings, tracking: str, db: str) -> str:
@@ -270,6 +226,26 @@ def _about(query: "Query", found: "Found", first: "Found") -> dict[str, Any]:
 def _is_best(stored: Mapping[str, Any], trial: Trial) -> bool:
     best = (stored.get("summary") or {}).get("best") or {}
     return best.get("digest") == trial.digest
+
+
+def attach(name: str, files: Sequence[Path], *, db: str = "", tracking: str = "") -> str:
+    """Put files (a report ...) among the artifacts of a search in MLflow; return MLflow's address.
+
+    Raises:
+        UsageError: no such search, or tracking that is off.
+        DetolError: MLflow cannot be reached, or does not have the search.
+    """
+    from detol.tracking.registry import attach as log
+    from detol.tracking.wire import Start
+
+    with wire.database(db, create=False) as database:
+        store = database.open_search(name, lock=False)
+        stored, created = store.settings, store.created
+    uri = wire.tracking_uri(tracking or Settings.from_dict(stored["settings"]).tracking, db)
+    if not uri:
+        raise UsageError(f"search {name!r} ran with tracking off: give --tracking URI")
+    log(Start(uri=uri, search=name, identity=f"{name}@{created}"), [file.absolute() for file in files])
+    return uri
 
 
 def synchronise(name: str, *, db: str = "", tracking: str = "", say: Say = lambda _: None) -> "Synced":

@@ -1,9 +1,10 @@
-"""Registering an export in MLflow's model registry, on request."""
+"""What is written to MLflow on request, outside the mirror: an export to the model registry, files to a search."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from detol.errors import DetolError
 from detol.tracking.model import ALIAS, log_model, register
@@ -28,13 +29,8 @@ def register_export(start: Start, folder: Path, name: str, labels: Mapping[str, 
     Raises:
         DetolError: MLflow cannot be reached, or refuses; one line.
     """
-    for key, value in ENVIRONMENT.items():
-        os.environ.setdefault(key, value)
     try:
-        client, experiment = open_store(start)
-        where = f"tags.`detol.identity` = '{identity_of(start)}' and tags.`detol.kind` = 'search'"
-        runs = client.search_runs([experiment], where, max_results=1)
-        run_id = str(runs[0].info.run_id) if runs else None
+        client, experiment, run_id = _open(start)
         model = log_model(client, experiment, run_id, folder, labels)
         if model is None:
             raise DetolError("--register needs an export with --format mlflow or onnx")
@@ -43,9 +39,43 @@ def register_export(start: Start, folder: Path, name: str, labels: Mapping[str, 
     except DetolError:
         raise
     except Exception as error:  # MLflow, drivers and network have no common base
-        reason = redact(" ".join(str(error).split()))[:160] or type(error).__name__
-        raise DetolError(f"exported to {folder}, but not registered: MLflow at {redact(start.uri)}: {reason}") from None
+        raise DetolError(f"exported to {folder}, but not registered: {_said(start, error)}") from None
     return {"name": registered, "version": number, "uri": f"models:/{registered}@{ALIAS}"}
+
+
+def attach(start: Start, files: Sequence[Path]) -> None:
+    """Put files (a report ...) among the artifacts of a search's parent run; one of the same name is replaced.
+
+    Raises:
+        DetolError: MLflow cannot be reached, or does not have the search; one line.
+    """
+    try:
+        client, _, run_id = _open(start)
+        if run_id is None:
+            raise DetolError(
+                f"MLflow at {redact(start.uri)} has no search {start.search}: detol track sync {start.search}"
+            )
+        for file in files:
+            client.log_artifact(run_id, str(file))
+    except DetolError:
+        raise
+    except Exception as error:  # as above
+        raise DetolError(f"not logged to MLflow: {_said(start, error)}") from None
+
+
+def _open(start: Start) -> tuple[Any, str, str | None]:
+    """Return MLflow's client, the experiment, and the parent run of the search where there is one."""
+    for key, value in ENVIRONMENT.items():
+        os.environ.setdefault(key, value)
+    client, experiment = open_store(start)
+    where = f"tags.`detol.identity` = '{identity_of(start)}' and tags.`detol.kind` = 'search'"
+    runs = client.search_runs([experiment], where, max_results=1)
+    return client, experiment, str(runs[0].info.run_id) if runs else None
+
+
+def _said(start: Start, error: Exception) -> str:
+    reason = redact(" ".join(str(error).split()))[:160] or type(error).__name__
+    return f"MLflow at {redact(start.uri)}: {reason}"
 
 
 @contextmanager

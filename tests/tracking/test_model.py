@@ -76,3 +76,17 @@ def test_a_registry_that_is_not_there_is_one_line(start, export) -> None:
         register_export(replace(start, uri="http://u:secret@127.0.0.1:9"), export, "chosen")
     assert "\n" not in str(error.value)
     assert "secret" not in str(error.value)
+
+
+def test_a_report_is_put_beside_the_summary(start, trial, shown, tmp_path) -> None:
+    from detol.errors import DetolError
+    from detol.tracking.registry import attach
+
+    report = tmp_path / "report.html"
+    report.write_text("<html></html>")
+    with pytest.raises(DetolError, match="has no search first: detol track sync first"):
+        attach(start, [report])
+    Mirror(start, lambda line: pytest.fail(str(line)), lambda: 0.0).work(patient=False)
+    attach(start, [report])
+    found = shown(start.uri)
+    assert [item.path for item in found.client.list_artifacts(found.parent.info.run_id)] == ["report.html"]
