@@ -84,6 +84,14 @@ def without_edges(topology: Topology, shape: Sequence[int], gone: Iterable[Edge]
     return _kept(topology, shape, [edge for edge in topology.edges if edge not in lost])
 
 
+def lost_edges(topology: Topology, gone: Iterable[Edge]) -> frozenset[Edge]:
+    """Return the edges that go when some are cut: these, and all on no path from input to output any more."""
+    cut = set(gone)
+    left = Topology(topology.nodes, [edge for edge in topology.edges if edge not in cut])
+    stay = {edge for edge in left.edges if left.live.issuperset(edge)}
+    return frozenset(topology.edges) - stay
+
+
 def bypassable(topology: Topology, shape: Sequence[int]) -> tuple[str, ...]:
     """Return the nodes that can become an identity: what leaves them has the shape that enters, and all fits then."""
     made = plan(topology, shape)

@@ -1,7 +1,8 @@
 """Saliency of edges and nodes: what the loss does when a tensor is gated away.
 
 First by Taylor: with a gate g = 1 on an edge's tensor a, dL/dg = sum of a * dL/da (Molchanov et al. 2017, arXiv
-1611.06440, eq. 7-8, one gate for the whole tensor); then, for the weakest, by closing the gate and looking.
+1611.06440, eq. 7-8, one gate for the whole tensor); then, for the weakest, by closing the gate and looking. An edge
+whose cut leaves others without a use stands for all of them: what counts is where they enter what stays.
 """
 
 from collections.abc import Callable
@@ -10,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from detol.graph.prune import bypassable, removable_edges
+from detol.graph.prune import Edge, bypassable, lost_edges, removable_edges
+from detol.graph.topology import Topology
 from detol.workers.measures.probe import Probe
 
 LOOKED_AT = 48
@@ -25,10 +27,13 @@ def edges(probe: Probe) -> dict[str, Any]:
     error); ``rise`` is by how much the held-out loss rose when the gate was closed, ``null`` where nobody looked.
     """
     wanted = removable_edges(probe.topology, probe.data.shape)
+    lost = {edge: lost_edges(probe.topology, [edge]) for edge in wanted}
+    ends = {edge: _entering(probe.topology, lost[edge]) for edge in wanted}
+    gated = sorted({end for several in ends.values() for end in several})
     names = [name for name in bypassable(probe.topology, probe.data.shape) if name in probe.modules]
     by_edge, by_node = dict.fromkeys(wanted, 0.0), dict.fromkeys(names, 0.0)
     for x, y in probe.seen():
-        gates = {edge: x.new_ones((len(x),), requires_grad=True) for edge in wanted}
+        gates = {edge: x.new_ones((len(x),), requires_grad=True) for edge in gated}
         doors = {name: x.new_ones((len(x),), requires_grad=True) for name in names}
 
         def gate(source: str, target: str, value: Tensor, gates: dict[Any, Tensor] = gates) -> Tensor:
@@ -41,16 +46,18 @@ def edges(probe: Probe) -> dict[str, Any]:
         if not every:
             break
         slopes = torch.autograd.grad(loss, every, allow_unused=True)
-        found = [0.0 if slope is None else slope.abs().sum().item() for slope in slopes]
-        for edge, value in zip(gates, found[: len(gates)], strict=True):
-            by_edge[edge] += value / probe.samples
-        for name, value in zip(doors, found[len(gates) :], strict=True):
-            by_node[name] += value / probe.samples
+        known = [torch.zeros(len(x), device=x.device) if slope is None else slope for slope in slopes]
+        by_gate = dict(zip(gates, known[: len(gates)], strict=True))
+        for edge, several in ends.items():
+            slope = torch.stack([by_gate[end] for end in several]).sum(0)
+            by_edge[edge] += slope.abs().sum().item() / probe.samples
+        for name, slope in zip(doors, known[len(gates) :], strict=True):
+            by_node[name] += slope.abs().sum().item() / probe.samples
 
     whole = probe.held_loss()
     weak_edges = sorted(by_edge, key=lambda edge: (by_edge[edge], edge))
     weak_nodes = sorted(by_node, key=lambda name: (by_node[name], name))
-    closed = {edge: _without_edge(probe, edge) - whole for edge in weak_edges[:LOOKED_AT]}
+    closed = {edge: _without_edges(probe, lost[edge]) - whole for edge in weak_edges[:LOOKED_AT]}
     open_ = {name: _without_node(probe, name) - whole for name in weak_nodes[:LOOKED_AT]}
     return {
         "loss": _round(whole),
@@ -69,8 +76,14 @@ def _spread(gate: Tensor, value: Tensor) -> Tensor:
     return gate.reshape((-1,) + (1,) * (value.ndim - 1))
 
 
-def _without_edge(probe: Probe, edge: tuple[str, str]) -> float:
-    with probe.gated(lambda source, target, value: value * 0 if (source, target) == edge else value):
+def _entering(topology: Topology, lost: frozenset[Edge]) -> list[Edge]:
+    """Return those of the lost edges that enter a node that stays."""
+    stay = {topology.output} | {node for edge in topology.edges if edge not in lost for node in edge}
+    return sorted(edge for edge in lost if edge[1] in stay)
+
+
+def _without_edges(probe: Probe, lost: frozenset[Edge]) -> float:
+    with probe.gated(lambda source, target, value: value * 0 if (source, target) in lost else value):
         return probe.held_loss()
 
 
