@@ -125,6 +125,15 @@ class Deepening:
     beside: bool
     operation: Operation
 
+    def target(self, topology: Topology) -> str:
+        """Return the node that the edge enters, by its name in its cell."""
+        inside = topology
+        for name in _names(topology, self.path):
+            found = inside.nodes[name]
+            assert isinstance(found, Topology)
+            inside = found
+        return inside.edges[self.edge][1]
+
 
 def deepenings(topology: Topology, operations: Sequence[Operation], path: str = "") -> Iterator[Deepening]:
     """Yield every place for a new node, in the network and in its cells; not all of them start neutrally."""
@@ -155,10 +164,21 @@ def neutral(topology: Topology, place: Deepening, shape: Sequence[int]) -> Growt
     return Growth("deepen", (name,), child, nodes)
 
 
+def _names(topology: Topology, path: str) -> list[str]:
+    """Return the names of the cells that a path (``OUTER/INNER/``) leads through."""
+    found: list[str] = []
+    while path:
+        name = next(n for n, node in topology.nodes.items() if isinstance(node, Topology) and path.startswith(f"{n}/"))
+        inner = topology.nodes[name]
+        assert isinstance(inner, Topology)
+        found, topology, path = [*found, name], inner, path.removeprefix(f"{name}/")
+    return found
+
+
 def _inserted(topology: Topology, place: Deepening, path: str) -> tuple[Topology, str]:
     nodes: dict[str, Node] = dict(topology.nodes)
     if place.path != path:
-        name = next(n for n in nodes if place.path.startswith(f"{path}{n}/"))
+        name = _names(topology, place.path.removeprefix(path))[0]
         inner = nodes[name]
         assert isinstance(inner, Topology)
         nodes[name], new = _inserted(inner, place, f"{path}{name}/")

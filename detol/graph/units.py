@@ -144,7 +144,7 @@ class Units:
 
     def free(self, node: str) -> bool:
         """Return whether the number of a node's units may be changed."""
-        return not any(int(unit) in self.fixed for unit in self.made[node])
+        return self.fixed.isdisjoint(self.made[node].tolist())
 
     def writers(self, node: str) -> tuple[tuple[str, int], ...]:
         """Return (parameter, axis) of what computes the units of a node: axis 0 of its weight and its bias."""

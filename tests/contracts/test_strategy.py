@@ -21,6 +21,7 @@ from detol.spaces.decisions import Choice, Decisions
 from detol.spaces.space import DecisionSpace
 from detol.strategies.base import Proposer, complete
 from detol.strategies.evolution import AgeingEvolution
+from detol.strategies.grow import Grow
 from detol.strategies.guided import Guided
 from detol.strategies.local_search import LocalSearch
 from detol.strategies.nsga2 import NSGA2
@@ -46,6 +47,7 @@ STRATEGIES: dict[str, Make] = {
     "ppo": partial(PPO, width=8, batch=4, passes=2),
     # Without the data's shape nothing can be cut: it samples. What it cuts is in tests/strategies/test_prune.py.
     "prune": Prune,
+    "grow": Grow,  # likewise: tests/strategies/test_grow.py
     "optuna:TPESampler": partial(OptunaSampler, sampler="TPESampler"),
     "optuna:RandomSampler": partial(OptunaSampler, sampler="RandomSampler"),
     "optuna:NSGAIISampler": partial(OptunaSampler, sampler="NSGAIISampler"),
