@@ -29,6 +29,8 @@ def listen(host: str, port: int) -> socket.socket:
     if not 0 <= port <= 65535:
         raise UsageError(f"--port must be in 0 to 65535 (0: one that is free), got {port}")
     try:
+        if not host:
+            raise OSError(errno.EADDRNOTAVAIL, "no host")
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         made = socket.socket(family, kind, protocol)
     except (OSError, UnicodeError):
