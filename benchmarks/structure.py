@@ -251,7 +251,7 @@ def channels(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 def fronts(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Run prune, grow and random search with equal budgets; return their fronts and draw them."""
-    epochs, trials = (1, 4) if options.quick else (options.epochs or 8, options.trials or 24)
+    epochs, trials = (1, 3) if options.quick else (options.epochs or 8, options.trials or 24)
     strategies = [name for name in ("prune", "grow", "random") if name in wire.STRATEGIES]
     figures: dict[str, Any] = {"epochs": epochs, "trials": trials}
     for data in ("digits", "fashion_mnist_12k"):
@@ -308,7 +308,7 @@ def draw(figures: dict[str, Any], to: Path) -> Path:
             )
             for place, points in enumerate(value["front"]):
                 axes.step(
-                    [p["params"] for p in points], [p["validation"] for p in points], where="post", color=f"C{colour}",
+                    [p["params"] for p in points], [p["validation"] for p in points], where="post", color=f"C{colour}", marker="o", markersize=3,
                     label=strategy if not place else None,
                 )  # fmt: skip
         best = max((p["validation"] for value in figures[name].values() for p in value["all"]), default=1.0)

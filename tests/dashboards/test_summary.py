@@ -59,6 +59,24 @@ def test_a_search_without_a_winner_or_a_test(screen) -> None:
     assert "reference" not in shown(screen, reference=None, gain=None)
 
 
+def test_the_front_of_several_objectives(screen) -> None:
+    front = [
+        {
+            "trial": 3,
+            "digest": "d1:a",
+            "val_accuracy": 0.98,
+            "params": 38466.0,
+            "multiply_adds": 1e6,
+            "inherited_from": 2,
+        },
+        {"trial": 5, "digest": "d1:b", "val_accuracy": 0.9, "params": 500.0},
+    ]
+    text = shown(screen, front=front)
+    first = "trial 3: val_accuracy 0.9800, params 38,466, multiply_adds 1,000,000 (from the weights of trial 2)"
+    assert f"front:   {first}\n         trial 5: val_accuracy 0.9000, params 500\n" in text
+    assert "front:" not in shown(screen, front=[])
+
+
 @pytest.mark.parametrize("name", ["[red]x[/red]", "[/]", "a[link=b]"])
 def test_markup_is_text(screen, name) -> None:
     assert f"{name}: {name}," in shown(screen, name=name, ended=name)
