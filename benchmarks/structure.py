@@ -307,10 +307,9 @@ def draw(figures: dict[str, Any], to: Path) -> Path:
                 [p["params"] for p in everyone], [p["validation"] for p in everyone], s=8, alpha=0.3, color=f"C{colour}"
             )
             for place, points in enumerate(value["front"]):
-                axes.step(
-                    [p["params"] for p in points], [p["validation"] for p in points], where="post", color=f"C{colour}", marker="o", markersize=3,
-                    label=strategy if not place else None,
-                )  # fmt: skip
+                label, colour_name = (strategy if not place else None), f"C{colour}"
+                x, y = [p["params"] for p in points], [p["validation"] for p in points]
+                axes.step(x, y, where="post", color=colour_name, marker="o", markersize=3, label=label)
         best = max((p["validation"] for value in figures[name].values() for p in value["all"]), default=1.0)
         axes.set_ylim(best - 0.15, min(1.0, best + 0.01))
         axes.set_xscale("log")
