@@ -91,6 +91,7 @@ def prepare(
         objectives=objectives,
         trials=settings.trials,
         seed=settings.seed,
+        references=len(searched.references) if settings.references else 0,
     )
     recipe = recipe or _recipe(settings, dataset)
     memory = devices.memory(workers, settings.device)

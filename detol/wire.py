@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from detol.config import Settings, runs_directory
 from detol.errors import UsageError, unknown
 from detol.search.protocols import Executor, SearchSpace, Stopper, Strategy
-from detol.search.records import Candidate, Objective, Trial
+from detol.search.records import Candidate, Objective, Trial, parse_objective
 from detol.search.task import Task
 
 if TYPE_CHECKING:
     from detol.graph.topology import Topology
-    from detol.results.store import Database
+    from detol.results.audit import Audit
+    from detol.results.store import Database, SearchStore
     from detol.tracking.null import NullTracker
     from detol.tracking.tracker import MlflowTracker
     from detol.workers.data.dataset import Dataset
@@ -139,6 +140,7 @@ def stopper(
     objectives: Sequence[Objective] = (),
     trials: int | None = None,
     seed: int = 0,
+    references: int = 0,
     earlier: Sequence[Trial] = (),
 ) -> Stopper:
     """Return the stopping rule of that name for trials of ``epochs`` epochs; an object is returned as it is.
@@ -150,7 +152,8 @@ def stopper(
             whatever the rule says, by default 0.05 (``detol results audit``).
         objectives: of the search; with several of them rungs rank by fronts.
         trials: of the search, where known.
-        seed: of the search; with ``trials`` it decides which trials the audit spares.
+        seed: of the search.
+        references: how many it tries first; with ``trials`` and ``seed`` they decide which trials the audit spares.
         earlier: finished trials of other searches with the same data, epochs and objective, for rules that learn from
             their curves.
 
@@ -188,7 +191,35 @@ def stopper(
 
     if name == "none" and share is None:
         return rules[0]
-    return audited(joined(rules), share=SHARE if share is None else share, trials=trials, seed=seed)
+    share = SHARE if share is None else share
+    return audited(joined(rules), share=share, trials=trials, seed=seed, references=references)
+
+
+def audit(store: "SearchStore", *, stop: str | None = None, orders: int = 100) -> "Audit":
+    """Replay the stopping rule of a recorded search, or another one with its defaults, on the search's curves.
+
+    Raises:
+        UsageError: there was no rule, or nothing completed.
+    """
+    from detol.results.audit import audit as replay
+    from detol.stopping.audited import Audited
+
+    settings = Settings.from_dict({**store.settings["settings"], "name": ""})
+    name = settings.stop if stop is None else stop
+    if name == "none":
+        raise UsageError(f"search {store.name!r} has no stopping rule to audit: --stop RULE says what one would cost")
+    trials = store.trials()
+    common: dict[str, Any] = {
+        "epochs": settings.epochs,
+        "objectives": [parse_objective(text) for text in store.settings["objectives"]],
+        "trials": settings.trials,
+        "seed": settings.seed,
+        "references": sum(trial.candidate.named for trial in trials),
+    }
+    own = stopper(settings.stop, options=settings.section("stop"), **common)
+    spared = own.spared if isinstance(own, Audited) else lambda _: settings.stop == "none"
+    options = {**(settings.section("stop") if stop is None else {}), "audit_share": 0}
+    return replay(trials, stopper(name, options=options, **common), spared=spared, orders=orders)
 
 
 def _strategy(name: str, made: Any, options: Mapping[str, Any], space: SearchSpace, **fixed: Any) -> Strategy:

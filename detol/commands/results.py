@@ -140,6 +140,26 @@ def stats(db: Db = "", as_json: Json = False, as_csv: Csv = False) -> None:
         )
 
 
+@app.command("audit")
+def audit(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the search.")],
+    stop: Annotated[str | None, typer.Option("--stop", help="Another rule than the search had, with defaults.")] = None,
+    orders: Annotated[int, typer.Option("--orders", help="Random orders of arrival to replay in.")] = 100,
+    db: Db = "",
+    as_json: Json = False,
+) -> None:
+    """Replay the stopping rule of a search: what it saved, and what it cost (late bloomers)."""
+    from detol import wire
+
+    with wire.database(db, create=False) as database:
+        found = wire.audit(database.open_search(name, lock=False), stop=stop, orders=orders)
+    if as_json:
+        print_json(found)
+        return
+    for line in found.lines():
+        typer.echo(line)
+
+
 @app.command("sql")
 def sql(
     statement: Annotated[str, typer.Argument(metavar="STATEMENT", help="One SQL statement that reads.")],

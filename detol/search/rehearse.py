@@ -79,7 +79,7 @@ class _Run:
                 number = len(self.trials)
                 known = self.curves[number]
                 self.trials[number] = replace(
-                    known, number=number, candidate=NOBODY, state=State.RUNNING, reports=(), curve=()
+                    known, number=number, candidate=NOBODY, state=State.RUNNING, reports=(), curve=(), scores=None
                 )
             self._start(number)
         return bool(self.queue)

@@ -3,6 +3,7 @@
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from detol.errors import UsageError
 from detol.search.protocols import Pauser, Stopper
@@ -18,7 +19,8 @@ LEAST = 3
 class Audited:
     """A rule, and a share of the trials that run to their end whatever it says.
 
-    Which ones depends on their number and the search's seed alone: one, drawn by lot, of each ``period`` in a row.
+    Which ones depends on their number and the search's seed alone: one, drawn by lot, of each ``period`` in a row after
+    the references, which run to their end anyway.
     ``detol results audit`` compares what became of them with what the rule would have done. A curve that is not finite
     is stopped all the same.
 
@@ -27,20 +29,23 @@ class Audited:
         share: of the trials, in (0, 1].
         trials: of the search, where known: at least 3 of them are spared, but not more than a third.
         seed: of the search.
+        references: how many of the first trials are references.
 
     Raises:
         UsageError: a share out of range.
     """
 
-    def __init__(self, rule: Stopper, *, share: float = SHARE, trials: int | None = None, seed: int = 0) -> None:
-        self.period = period(share, trials)
-        self.rule, self.seed = rule, seed
+    def __init__(
+        self, rule: Stopper, *, share: float = SHARE, trials: int | None = None, seed: int = 0, references: int = 0
+    ) -> None:
+        self.period = period(share, None if trials is None else max(1, trials - references))
+        self.rule, self.seed, self.references = rule, seed, references
 
     def spared(self, number: int) -> bool:
         """Return whether the trial of that number runs to its end whatever the rule says."""
-        block, place = divmod(number, self.period)
+        block, place = divmod(number - self.references, self.period)
         lot = hashlib.sha256(f"audit {self.seed} {block}".encode()).digest()
-        return place == int.from_bytes(lot[:8], "big") % self.period
+        return block >= 0 and place == int.from_bytes(lot[:8], "big") % self.period
 
     def judge(self, trial: Trial, peers: Iterable[Trial]) -> Verdict:
         """Return what the rule says, and CONTINUE for a trial that is spared."""
@@ -54,11 +59,11 @@ class AuditedPauser(Audited):
 
     Args:
         rule: the rule.
-        share, trials, seed: as in :class:`Audited`.
+        options: as of :class:`Audited`.
     """
 
-    def __init__(self, rule: Pauser, *, share: float = SHARE, trials: int | None = None, seed: int = 0) -> None:
-        super().__init__(rule, share=share, trials=trials, seed=seed)
+    def __init__(self, rule: Pauser, **options: Any) -> None:
+        super().__init__(rule, **options)
         self._pauser = rule
 
     def milestone(self, trial: Trial) -> int:
@@ -70,8 +75,8 @@ class AuditedPauser(Audited):
         return self._pauser.promote(paused, peers)
 
 
-def audited(rule: Stopper, *, share: float = SHARE, trials: int | None = None, seed: int = 0) -> Stopper:
-    """Return the rule with a share of the trials spared; the rule itself for a share of 0.
+def audited(rule: Stopper, *, share: float = SHARE, **options: Any) -> Stopper:
+    """Return the rule with a share of the trials spared (options as of ``Audited``); as it is for a share of 0.
 
     Raises:
         UsageError: a share out of range.
@@ -79,9 +84,8 @@ def audited(rule: Stopper, *, share: float = SHARE, trials: int | None = None, s
     check_share(share)
     if not share:
         return rule
-    if isinstance(rule, Pauser):
-        return AuditedPauser(rule, share=share, trials=trials, seed=seed)
-    return Audited(rule, share=share, trials=trials, seed=seed)
+    kind = AuditedPauser if isinstance(rule, Pauser) else Audited
+    return kind(rule, share=share, **options)  # type: ignore[arg-type]
 
 
 def check_share(share: float) -> None:

@@ -11,6 +11,9 @@ from detol.stopping.curves import unfinished, whole
 from detol.stopping.prediction import Prediction, predict
 from detol.stopping.ranking import Scores, finite, scores_of
 
+RIVALS = 8
+"""Unfinished trials, those with the best last scores, that the incumbent is sought among."""
+
 
 class CurveStop:
     """Stops a trial whose chance to pass the incumbent at the end of its training is too small.
@@ -66,7 +69,10 @@ class CurveStop:
         own = self.predict(trial, peers)
         if math.isinf(own.spread):
             return 1.0
-        promised = [self.predict(rival, peers) for rival in rivals]
+        rivals.sort(key=lambda peer: (-peer.curve[-1], peer.number))
+        done = next((peer for peer in rivals if not unfinished(peer)), None)
+        running = [peer for peer in rivals if unfinished(peer)][:RIVALS]
+        promised = [self.predict(rival, peers) for rival in [*running, *([done] if done else [])]]
         best = max(promised, key=lambda each: (each.mean - each.spread, each.mean))
         spread = math.hypot(own.spread, best.spread)
         if spread == 0 or math.isinf(spread):

@@ -16,6 +16,8 @@ import numpy as np
 
 EXPONENTS = tuple(np.geomspace(0.1, 3.0, 14))
 RATES = tuple(np.geomspace(0.01, 1.5, 14))
+FINE_EXPONENTS = tuple(np.geomspace(0.05, 4.0, 40))
+FINE_RATES = tuple(np.geomspace(0.005, 2.0, 40))
 OFFSETS = (0.5, 1.0, 2.0, 4.0, 8.0)
 MIDDLES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 STEPS = (0.75, 1.0, 1.5, 2.0)
@@ -29,10 +31,10 @@ LEAST = 5
 def _forms(x: np.ndarray) -> list[tuple[int, np.ndarray]]:
     """Return (number of parameters, shapes (grid, len(x))) of each form, falling from the first epoch on."""
     return [
-        (3, np.array([x**-a for a in EXPONENTS])),  # pow3: c - a x**-alpha
+        (3, np.array([x**-a for a in FINE_EXPONENTS])),  # pow3: c - a x**-alpha
         (4, np.array([(x + b) ** -a for a in EXPONENTS for b in OFFSETS])),  # pow4: c - (a x + b)**-alpha
         (4, np.array([1 / (1 + (x / b) ** c) for b in MIDDLES for c in STEPS])),  # log power: a / (1 + (x / e**b)**c)
-        (3, np.array([np.exp(-a * x) for a in RATES])),  # exp3: c - exp(-a x + b)
+        (3, np.array([np.exp(-a * x) for a in FINE_RATES])),  # exp3: c - exp(-a x + b)
         (4, np.array([np.exp(-a * x**s) for a in RATES for s in STRETCHES])),  # exp4: c - exp(-a x**alpha + b)
         (2, np.array([1 / np.log(x + 1)])),  # ilog2: c - a / log(x + 1)
     ]
@@ -73,8 +75,9 @@ def _basis(epochs: tuple[int, ...], horizon: int) -> _Basis:
 @functools.lru_cache(maxsize=4096)
 def _weights(count: int) -> np.ndarray:
     """Return what each point counts, summing to 1: late ones more, since it goes on from there."""
-    weights = np.arange(1, count + 1, dtype=float)
-    return weights / weights.sum()
+    weights: np.ndarray = np.arange(1, count + 1, dtype=float)
+    weights /= weights.sum()
+    return weights
 
 
 def extrapolate(epochs: Sequence[int], scores: Sequence[float], horizon: int) -> tuple[float, float]:

@@ -18,6 +18,7 @@ from detol.search.records import Candidate, Origin, Report, State, Trial, Verdic
 from detol.spaces.decisions import Decisions
 from detol.stopping.asha import Asha
 from detol.stopping.audited import Audited, AuditedPauser
+from detol.stopping.curve import CurveStop
 from detol.stopping.hyperband import Hyperband
 from detol.stopping.joined import Joined, JoinedStop
 from detol.stopping.median import MedianStop
@@ -37,6 +38,8 @@ STOPPERS: dict[str, Make] = {
     "promote_eager": partial(PromotingAsha, eta=2),
     "hyperband": Hyperband,
     "pasha": Pasha,
+    "curve": CurveStop,
+    "promote+curve": lambda *, epochs: Joined(PromotingAsha(epochs=epochs), CurveStop(epochs=epochs)),
     "promote+plateau": lambda *, epochs: Joined(PromotingAsha(epochs=epochs), Plateau(epochs=epochs)),
     "plateau+median": lambda *, epochs: JoinedStop(Plateau(epochs=epochs), MedianStop()),
     "audited": lambda *, epochs: Audited(Asha(epochs=epochs)),
