@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.gzip import GZipMiddleware
 from fastapi.responses import JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from fastapi.templating import Jinja2Templates
@@ -55,6 +56,7 @@ def make_app(query: Query, *, where: str = "", token: str = "", hosts: Collectio
     app.add_exception_handler(RequestValidationError, _failed(lambda _: 422))
     app.add_exception_handler(HTTPException, _failed(lambda error: getattr(error, "status_code", 500)))
     app.add_exception_handler(Exception, _failed(lambda _: 500))
+    app.add_middleware(GZipMiddleware, minimum_size=2000, compresslevel=5)
     app.add_middleware(Guard, token=token, hosts=frozenset(hosts))
     return app
 

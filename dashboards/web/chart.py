@@ -1,6 +1,6 @@
 """Charts as SVG text: dots and lines between two axes, with a title on everything that can be pointed at."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -10,18 +10,21 @@ from detol.dashboards.web.axis import Axis, short
 
 WIDTH, HEIGHT = 440.0, 280.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 10.0, 10.0, 38.0
-_CELL = 4.0
-"""Dots of one look closer together than this many units are drawn as one."""
+_CELL, _COARSE, _MANY = 4.0, 7.0, 1000
+"""Dots of one look closer together than so many units are drawn as one; further apart where there are many."""
 
 
 @dataclass(frozen=True)
 class Dot:
-    """One dot: where, its class in the style sheet, what it says, and what it leads to."""
+    """One dot: where, its class in the style sheet, what it says, and what it leads to.
+
+    ``title`` may be a function that returns (title, href): it is called for the dots that are drawn alone.
+    """
 
     x: float
     y: float
     look: str
-    title: str
+    title: str | Callable[[], tuple[str, str]]
     href: str = ""
     key: bool = False
 
@@ -136,11 +139,12 @@ class _Frame:
 
     def dots(self, dots: Sequence[Dot]) -> list[str]:
         """Return dots, those on one another as one."""
+        room = _CELL if len(dots) <= _MANY else _COARSE
         seen: dict[tuple[int, int, str], tuple[Dot, int]] = {}
         for dot in dots:
             if not dot.key:
                 x, y = self._at(dot.x, dot.y)
-                cell = (round(x / _CELL), round(y / _CELL), dot.look)
+                cell = (round(x / room), round(y / room), dot.look)
                 first, count = seen.get(cell, (dot, 0))
                 seen[cell] = (first, count + 1)
         parts = [self._dot(dot, count) for dot, count in seen.values()]
@@ -149,12 +153,13 @@ class _Frame:
     def _dot(self, dot: Dot, count: int) -> str:
         x, y = self._at(dot.x, dot.y)
         more = f" (and {count - 1} more here)" if count > 1 else ""
-        title = f"{dot.title}{more}"
+        says, href = (dot.title, dot.href) if isinstance(dot.title, str) else dot.title()
+        title = f"{says}{more}"
         drawn = (
             f'<circle class="dot {escape(dot.look)}" cx="{x:.1f}" cy="{y:.1f}" r="{4.5 if dot.key else 3.2}">'
             f"<title>{escape(title)}</title></circle>"
         )
-        return _linked(drawn, dot.href, key=dot.key, name=title)
+        return _linked(drawn, href, key=dot.key, name=title)
 
 
 def _linked(drawn: str, href: str, *, key: bool, name: str) -> str:

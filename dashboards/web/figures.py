@@ -110,7 +110,16 @@ def _progress(search: str, found: Sequence[Point], first: Objective) -> Markup:
         for p in scored
     ]
     without = [p for p in found if first.metric not in p.values and p.state not in ("running", "paused")]
-    dots += [Dot(p.number, y.low, "failed", _say(p, ("params",)), trial_url(search, p.number)) for p in without]
+    dots += [
+        Dot(
+            p.number,
+            y.low,
+            "refused" if p.state == "refused" else "failed",
+            _say(p, ("params",)),
+            trial_url(search, p.number),
+        )
+        for p in without
+    ]
     return chart(
         f"{name_of(first.metric)} of each trial, and the best so far",
         Axis.around([0, last or 1], "trial", whole=True),
