@@ -25,7 +25,7 @@ def card(certificate: Mapping[str, Any]) -> str:
 
 def _head(found: Mapping[str, Any]) -> Iterator[str]:
     cost = found["cost"]
-    yield f"# {_text(found['title'])}"
+    yield f"# {_text(found['title']).rstrip('.')}"
     yield ""
     yield (
         f"{cost['params']:,} parameters, {cost['multiply_adds']:,} multiply-adds for one sample, "
@@ -148,7 +148,9 @@ def _recipe(found: Mapping[str, Any]) -> Iterator[str]:
     if not recipe:
         yield f"{trained}; the recipe is not known."
         return
-    parts = [f"{name.replace('_', ' ')} {value}" for name, value in recipe.items() if name != "digest" and value != ""]
+    unused = {"digest"} | ({"momentum", "nesterov"} if recipe["optimiser"] == "adamw" else set())
+    shown = {name: value for name, value in recipe.items() if name not in unused and value != ""}
+    parts = [f"{name.replace('_', ' ')} {value}" for name, value in shown.items()]
     yield f"{trained}. {', '.join(parts)}. `{recipe['digest']}`"
 
 
@@ -158,11 +160,8 @@ def _search(found: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     facts = [f"{name} {_text(search[name])}" for name in ("space", "strategy", "stop", "objective") if search.get(name)]
     counts = [f"{search[name]:,} {name}" for name in ("trials", "trained", "reused", "stopped") if search.get(name)]
-    yield (
-        f"Trial {_text(found['trial'])}, origin {found['origin']}."
-        + (f" {', '.join(facts)}." if facts else "")
-        + (f" {', '.join(counts)}." if counts else "")
-    )
+    told = [f"Trial {_text(found['trial'])}, origin {found['origin']}.", _sentence(facts), _sentence(counts)]
+    yield " ".join(filter(None, told))
     if found.get("trained_as") and found["trained_as"] != found["trial"]:
         yield f"Its result was taken from {_text(found['trained_as'])}, the same network, recipe and data."
     yield ""
@@ -199,6 +198,11 @@ def _limits(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"- Made by detol {found['versions'].get('detol', '')} on {found['exported'][:10]}; files were run with " + (
         ", ".join(sorted({entry["run_by"] for entry in found["formats"].values()})) + "."
     )
+
+
+def _sentence(parts: Sequence[str]) -> str:
+    text = ", ".join(parts)
+    return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def _text(value: Any) -> str:

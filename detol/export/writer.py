@@ -129,7 +129,8 @@ def _subject(
     )
     ref = about.get("trial", f"trial {trial.number}")
     what = {"classification": "classifier", "regression": "regression"}[dataset.task]
-    title = f"{ref}: a network for {dataset.name} ({dataset.kind} {what}), found by detol."
+    kind = "tabular" if dataset.kind == "features" else dataset.kind
+    title = f"{ref}: a network for {dataset.name} ({kind} {what}), found by detol."
     labels = {
         "digest": trial.digest,
         "data": dataset.digest,

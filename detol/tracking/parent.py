@@ -74,7 +74,7 @@ class Parent:
         metrics = [entities.metric(f"summary.{name}", value, 0, now) for name, value in numbers.items()]
         for batch in entities.batches([metrics], {}, {entities.clean(name): v for name, v in texts.items()}):
             runs.client.log_batch(runs.parent, metrics=batch.metrics, tags=batch.tags)
-        runs.write(None, "summary.json", json.dumps(dict(finish.summary), indent=2, default=str))
+        runs.write("summary.json", json.dumps(dict(finish.summary), indent=2, default=str))
         folder = Path(finish.export) if finish.export else None
         if folder is not None and folder.is_dir():
             runs.client.log_artifacts(runs.parent, str(folder), "export")
@@ -143,5 +143,5 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")
-        elif value is not None and value != "":
+        elif value not in (None, "", [], ()):
             yield f"{prefix}{name}", value

@@ -1,5 +1,8 @@
 """The runs of one search in MLflow, brought to what they should show; calling twice changes nothing."""
 
+import functools
+import tempfile
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,9 +89,11 @@ class Runs:
             return False
         tags = entities.tags_of(wanted)
         child = child or self._create_child(wanted, tags)
+        drawing = [] if child.drawn else self._draw(child, trial.candidate.topology)
         self._log(child, wanted, tags)
-        if not child.drawn:
-            self._draw(child, trial.candidate.topology)
+        for upload in drawing:
+            upload.result()
+        child.drawn = True
         status = entities.status_of(trial.state)
         if status != child.status:
             if trial.state.final:
@@ -105,14 +110,9 @@ class Runs:
             self.client.set_terminated(child.run_id, status, int(at * 1000))
             child.status = status
 
-    def write(self, child: Child | None, name: str, text: str) -> None:
-        """Write a text file among the artifacts of a child, or of the parent (``None``)."""
-        folder = local_folder(child.artifacts) if child else None
-        if folder is None:
-            self.client.log_text(child.run_id if child else self.parent, text, name)
-            return
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
+    def write(self, name: str, text: str) -> None:
+        """Write a text file among the artifacts of the parent."""
+        self.client.log_text(self.parent, text, name)
 
     def _log(self, child: Child, wanted: Wanted, tags: dict[str, str]) -> None:
         if child.steps is None:
@@ -128,12 +128,27 @@ class Runs:
             child.steps.add(point.report.epoch)
             child.metrics |= {"score": point.score, **point.report.metrics}
 
-    def _draw(self, child: Child, topology: Topology) -> None:
-        self.write(child, "topology.json", to_json(topology))
+    def _draw(self, child: Child, topology: Topology) -> "list[Future[None]]":
+        """Write the topology among the artifacts of a child; return the uploads that go on meanwhile."""
         picture = _picture(topology)
-        if picture is not None:
-            self.write(child, "topology.svg", picture)
-        child.drawn = True
+        texts = {"topology.json": to_json(topology), **({} if picture is None else {"topology.svg": picture})}
+        folder = local_folder(child.artifacts)
+        if folder is None:
+            # Two requests to a server while it stores the metrics: a run there costs most of its time in waiting.
+            return [uploads().submit(self._upload, child.artifacts, name, text) for name, text in texts.items()]
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        return []
+
+    def _upload(self, place: str, name: str, text: str) -> None:
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+        with tempfile.TemporaryDirectory(prefix="detol-") as folder:
+            path = Path(folder) / name
+            path.write_text(text, encoding="utf-8")
+            # Not by the client, which asks the server first where the artifacts are.
+            get_artifact_repository(place, tracking_uri=self.start.uri).log_artifact(str(path))
 
     def _existing(self) -> list[Any]:
         runs: list[Any] = []
@@ -194,6 +209,12 @@ class Runs:
             f"{PREFIX}identity": identity_of(self.start),
             "mlflow.source.name": "detol",
         }
+
+
+@functools.cache
+def uploads() -> ThreadPoolExecutor:
+    """Return the two threads that upload files."""
+    return ThreadPoolExecutor(2, "detol-uploads")
 
 
 def local_folder(uri: str) -> Path | None:

@@ -145,7 +145,7 @@ def test_the_files_the_certificate_and_the_card(tmp_path: Path, dataset, trial, 
     network = build(MLP, data.shape, data.outputs)
     assert found["cost"]["params"] == sum(p.numel() for p in network.parameters())
     card = (out / "README.md").read_text()
-    for text in ("digits-1/12", "model.pt2", "cat, small", "cosine", "space tabular", "30 trials", data.digest):
+    for text in ("digits-1/12", "model.pt2", "cat, small", "cosine", "Space tabular", "30 trials", data.digest):
         assert text in card
     with safetensors.safe_open(out / "weights.safetensors", "pt") as file:
         assert file.metadata()["digest"] == one.digest
