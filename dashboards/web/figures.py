@@ -1,6 +1,6 @@
 """The charts of a search and of a trial."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -60,6 +60,11 @@ def _say(point: Point, metrics: Sequence[str]) -> str:
     return f"trial {point.number}: {values}; {point.origin}, {point.state} at epoch {point.epoch}"
 
 
+def _told(search: str, point: Point, metrics: Sequence[str], more: str = "") -> Callable[[], tuple[str, str]]:
+    """Return what a dot says and leads to, made only when it is drawn: most of 10,000 lie on one another."""
+    return lambda: (_say(point, metrics) + more, trial_url(search, point.number))
+
+
 def _look(point: Point) -> str:
     return "reused" if point.reused else point.state
 
@@ -76,8 +81,7 @@ def _front(search: str, found: Sequence[Point], first: Objective, second: Object
             point.values[second.metric],
             point.values[first.metric],
             "best" if point.number in on_front else _look(point),
-            _say(point, metrics) + (", on the front" if point.number in on_front else ""),
-            trial_url(search, point.number),
+            _told(search, point, metrics, ", on the front" if point.number in on_front else ""),
             key=point.number in on_front,
         )
         for point in both
@@ -105,18 +109,14 @@ def _progress(search: str, found: Sequence[Point], first: Objective) -> Markup:
     last = max((point.number for point in found), default=0)
     if best:
         best.append((last, best[-1][1]))
-    dots = [
-        Dot(p.number, p.values[first.metric], _look(p), _say(p, (first.metric, "params")), trial_url(search, p.number))
-        for p in scored
-    ]
+    dots = [Dot(p.number, p.values[first.metric], _look(p), _told(search, p, (first.metric, "params"))) for p in scored]
     without = [p for p in found if first.metric not in p.values and p.state not in ("running", "paused")]
     dots += [
         Dot(
             p.number,
             y.low,
             "refused" if p.state == "refused" else "failed",
-            _say(p, ("params",)),
-            trial_url(search, p.number),
+            _told(search, p, ("params",)),
         )
         for p in without
     ]
