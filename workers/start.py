@@ -7,10 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from detol.graph.topology import Topology
+from detol.search.recipe import Recipe
 from detol.search.records import Transfer
 from detol.workers.checkpoint import unpack, unpack_optimiser
 from detol.workers.neutral import calibrate
-from detol.workers.optim import Optimiser
+from detol.workers.optim import Optimiser, learning_rate
 from detol.workers.tensors import Tensors
 from detol.workers.transfer import Inherited, inherit, inherit_optimiser
 
@@ -19,6 +20,28 @@ Parent: TypeAlias = tuple[Topology, bytes, Transfer]
 
 MEASURED = 256
 """Training samples by which norms that start as identities are set."""
+
+
+SETTLING = 1 / 4
+"""Share of its schedule in which a training settles into the weights it inherited, at low learning rates."""
+PEAK = 0.3
+"""Highest learning rate of that part, as a share of the recipe's."""
+
+
+def inherited_rate(recipe: Recipe, step: int, steps: int) -> float:
+    """Return the learning rate of one step of a training that started from a parent's weights.
+
+    The high rates at the start of a schedule would take away what the parent has learnt at the end of its own. So the
+    schedule is gone through once in a short time at a part of its height: a child that still is what its parent was
+    is as good as it after that. Then it is gone through as from scratch in the time that is left (a warm restart:
+    Loshchilov and Hutter 2017, arXiv 1608.03983), so that a child whose edit broke more learns it anew.
+
+    Arguments as of :func:`detol.workers.optim.learning_rate`.
+    """
+    first = int(SETTLING * steps)
+    if step < first:
+        return PEAK * learning_rate(recipe, step, first)
+    return learning_rate(recipe, step - first, steps - first)
 
 
 def begin(model: nn.Module, topology: Topology, parent: Parent, data: Tensors) -> Inherited:

@@ -20,13 +20,13 @@ from detol.graph.topology import Topology
 from detol.search.recipe import Recipe
 from detol.search.records import Job, Report
 from detol.workers.augment import Augmenter
-from detol.workers.checkpoint import pack, unpack
+from detol.workers.checkpoint import facts, pack, unpack
 from detol.workers.entry import Item, Paused
 from detol.workers.group import Group, plain
 from detol.workers.metrics import measure
 from detol.workers.optim import Optimiser, learning_rate
 from detol.workers.outcome import one_line
-from detol.workers.start import Parent, begin, optimiser_tensors, remember, settle
+from detol.workers.start import Parent, begin, inherited_rate, optimiser_tensors, remember, settle
 from detol.workers.state import Stamp, read, save
 from detol.workers.step import Criterion, memory_faults, mix, precision, seeded
 from detol.workers.tensors import Tensors, batches, load, steps_of
@@ -34,6 +34,8 @@ from detol.workers.tensors import Tensors, batches, load, steps_of
 if TYPE_CHECKING:
     from detol.workers.data.dataset import Dataset
 
+INHERITED = "inherited"
+"""Fact of a checkpoint: the share of the parameters that came from a parent."""
 EVALUATION_BATCH = 256
 """Samples of a forward pass outside training."""
 
@@ -159,7 +161,8 @@ class Training:
         """
         if not self.curve:
             raise ValueError("there is nothing to go on from before the first epoch")
-        return save(self.model, self._optimiser, self._stamp, self.curve, self._units())
+        inherited = {} if self.inherited is None else {INHERITED: repr(self.inherited)}
+        return save(self.model, self._optimiser, self._stamp, self.curve, {**self._units(), **inherited})
 
     def measured(self, names: Sequence[str]) -> dict[str, str]:
         """Return measures of the network as it is now, as JSON texts by name (see :mod:`detol.workers.measures`).
@@ -182,6 +185,8 @@ class Training:
         except (RuntimeError, ValueError) as error:
             raise CheckpointError(one_line(f"the checkpoint does not fit the network: {error}")) from None
         self.curve = list(saved.reports)
+        share = facts(checkpoint).get(INHERITED)
+        self.inherited = None if share is None else float(share)
 
     def _units(self) -> dict[str, str]:
         """Return what turns outputs of a regression into the target's units; nothing for a classification."""
@@ -214,7 +219,8 @@ class Training:
 
             # The ranks' gradients are averaged: times the width over the global batch makes that a mean over samples.
             (loss * (group.width / len(batch))).backward()  # type: ignore[no-untyped-call]
-            self._optimiser.step(learning_rate(recipe, (epoch - 1) * steps + number, self._epochs * steps))
+            rate = learning_rate if self.inherited is None else inherited_rate
+            self._optimiser.step(rate(recipe, (epoch - 1) * steps + number, self._epochs * steps))
 
             total += loss.detach()
             # Looking at a loss waits for the device: on an accelerator once an epoch is enough.
