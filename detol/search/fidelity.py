@@ -146,12 +146,18 @@ class Fidelity:
         """Return one of the best that still rests and trains to its end now; ``None`` when all of the best have.
 
         The best are those that fewer than ``FINISHED`` others beat after the same epoch, those that came furthest
-        first. Others that were stopped or have completed count as well: they were looked at.
+        first. Others that were stopped or have completed count as well: they were looked at. One that the rule would
+        stop, knowing what it knows by now, is.
         """
         resting = sorted(self._ledger.resting.values(), key=lambda trial: (trial.epoch, trial.score), reverse=True)
         for trial in resting:
-            if beaten(trial, self._ledger.others((trial.number,))) < FINISHED:
+            others = list(self._ledger.others((trial.number,)))
+            if beaten(trial, others) >= FINISHED:
+                continue
+            if self._pauser and self._pauser.judge(trial, others) is not Verdict.STOP:
                 return self._ledger.wake(trial.number, **{FINISHING: 1})
+            why = f"{type(self._pauser).__name__} at epoch {trial.epoch}, before it was finished"
+            self._ledger.finish(self.closed(replace(trial, state=State.STOPPED, reason=why)))
         return None
 
     @property

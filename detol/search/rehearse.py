@@ -135,5 +135,10 @@ class _Run:
         waiting = [trial.number for trial in resting if trial.number in self.finishers]
         while waiting or self.queue:
             while waiting and len(self.queue) < self.workers:
-                self._start(waiting.pop(0))
-            self._step()
+                number = waiting.pop(0)
+                if self._verdict(self.trials[number]) is Verdict.STOP:
+                    self.trials[number] = replace(self.trials[number], state=State.STOPPED)
+                else:
+                    self._start(number)
+            if self.queue:
+                self._step()

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from scipy.special import ndtr
+from scipy.special import ndtr, stdtr
 
 from detol.errors import UsageError
 from detol.search.records import Objective, Trial, Verdict
@@ -21,8 +21,9 @@ class CurveStop:
     The incumbent is the trial that promises most at the end among those that have come as far as this one or further:
     of a completed one that is its score, of another what is predicted less its spread, since the greatest of several
     guesses is a flattered one. Both are predicted (:func:`detol.stopping.prediction.predict`), and the chance is that
-    of the difference of two normal distributions. With several objectives the incumbent is sought among the trials
-    that are at least as good in all the others, so that none on the front is stopped.
+    of a Student's t about the difference, with the degrees of freedom of the less certain one. With several objectives
+    the incumbent is sought among the trials that are at least as good in all the others, so that none on the front is
+    stopped.
 
     Args:
         epochs: of a training to its end, >= 1.
@@ -77,7 +78,9 @@ class CurveStop:
         spread = math.hypot(own.spread, best.spread)
         if spread == 0 or math.isinf(spread):
             return 1.0 if spread or own.mean >= best.mean else 0.0
-        return float(ndtr((own.mean - best.mean) / spread))
+        freedom = min(own.freedom, best.freedom)
+        gap = (own.mean - best.mean) / spread
+        return float(ndtr(gap) if math.isinf(freedom) else stdtr(freedom, gap))
 
     def predict(self, trial: Trial, peers: Sequence[Trial]) -> Prediction:
         """Return what a trial of this search will score at its end."""

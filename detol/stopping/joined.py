@@ -48,13 +48,21 @@ class Joined:
     def judge(self, trial: Trial, peers: Iterable[Trial]) -> Verdict:
         """Return STOP if any rule says so, otherwise what the pausing rule says."""
         others = tuple(peers)
-        if any(rule.judge(trial, others) is Verdict.STOP for rule in self.stoppers):
-            return Verdict.STOP
-        return self.pauser.judge(trial, others)
+        return Verdict.STOP if self._hopeless(trial, others) else self.pauser.judge(trial, others)
 
     def promote(self, paused: Sequence[Trial], peers: Iterable[Trial]) -> int | None:
-        """Return whom the pausing rule promotes."""
-        return self.pauser.promote(paused, peers)
+        """Return whom the pausing rule promotes, those left out that would be stopped by now: they rest on."""
+        resting, others = list(paused), list(peers)
+        while (number := self.pauser.promote(resting, others)) is not None:
+            chosen = next(trial for trial in resting if trial.number == number)
+            resting.remove(chosen)
+            if not self._hopeless(chosen, [*others, *resting]):
+                return number
+            others.append(chosen)
+        return None
+
+    def _hopeless(self, trial: Trial, others: Sequence[Trial]) -> bool:
+        return any(rule.judge(trial, others) is Verdict.STOP for rule in self.stoppers)
 
 
 class JoinedStop:

@@ -16,7 +16,7 @@ NEAREST = 40
 """Curves that are compared with, at most: those that stood nearest after the same epoch."""
 FEW = 5
 """Finished curves from which the rise after the last value is judged where there are too few points to extrapolate."""
-PRIOR, DOUBT = 3.0, 2.0
+PRIOR, DOUBT = 3.0, 2.25
 """A calibration begins as if so many curves had been seen, with errors so many times as large as the fits expect."""
 
 
@@ -28,11 +28,13 @@ class Prediction:
         mean: more is better.
         spread: standard deviation, >= 0; infinite when nothing can be said.
         how: ``finished``, ``regression``, ``extrapolation`` or ``last value``.
+        freedom: degrees of freedom of the spread, which is itself an estimate: errors are Student's t.
     """
 
     mean: float
     spread: float
     how: str
+    freedom: float = math.inf
 
 
 def predict(trial: Trial, others: Sequence[Trial], horizon: int) -> Prediction:
@@ -61,8 +63,8 @@ def predict(trial: Trial, others: Sequence[Trial], horizon: int) -> Prediction:
         return _calibrated(points, epoch, [other for _, other in longer][:NEAREST], horizon)
     if len(finished) >= FEW:
         rises = np.array([at(other, horizon) - now for now, other in finished])
-        wider = math.sqrt((1 + 1 / len(rises)) * (len(rises) - 1) / (len(rises) - 3))  # of Student's t
-        return Prediction(last + float(rises.mean()), float(rises.std(ddof=1)) * wider, "last value")
+        spread = float(rises.std(ddof=1)) * math.sqrt(1 + 1 / len(rises))
+        return Prediction(last + float(rises.mean()), spread, "last value", len(rises) - 1)
     return Prediction(last, math.inf, "last value")
 
 
@@ -92,7 +94,7 @@ def _calibrated(
     found = np.array(errors)
     bias = float(found.sum()) / (PRIOR + len(found))
     scale = math.sqrt((PRIOR * DOUBT**2 + float(((found - bias) ** 2).sum())) / (PRIOR + len(found)))
-    return Prediction(mean + bias * spread, spread * scale, "extrapolation")
+    return Prediction(mean + bias * spread, spread * scale, "extrapolation", PRIOR + len(found))
 
 
 def _features(trial: Trial, epoch: int, horizon: int) -> list[float]:
@@ -118,4 +120,4 @@ def _regression(trial: Trial, finished: Sequence[Trial], horizon: int) -> Predic
     leverage = np.einsum("ij,jk,ik->i", design, inverse, design)
     left_out = (rises - design @ solution) / np.maximum(1 - leverage, 1e-3)
     spread = math.sqrt(float(np.mean(left_out**2)) * (1 + float(own @ inverse @ own)))
-    return Prediction(trial.curve[-1] + float(own @ solution), spread, "regression")
+    return Prediction(trial.curve[-1] + float(own @ solution), spread, "regression", len(finished) - len(own))
