@@ -2,12 +2,11 @@
 
 For each data set and seed: one search of detol (``--hours``, 2 CPU workers, all else by default) and one of
 ``optuna_loop.py`` (2 processes) on the same two cores, one after the other, the same splits. Each winner is trained
-again three times on train plus validation: detol's for the epochs of its search, Optuna's for those of its loop. What
-is reported is the mean test accuracy of the retrainings. With ``--versus`` strategies of detol are compared at equal
-trainings instead.
+again three times on train plus validation, for ``EPOCHS`` epochs as in Optuna's loop. What is reported is the mean test
+accuracy of the retrainings. With ``--versus`` strategies of detol are compared at equal trainings instead.
 
-``--jobs N`` works on N data sets and seeds at once, each on two cores of its own. ``--phase search`` ends after the
-searches, ``--phase retrain`` goes on in the same ``--folder``. Sets of ``../shared/data`` are left out, with a reason,
+On a machine with more cores the runs go side by side, each on cores of its own (``taskset -c`` bounds them). What is in
+``--folder`` already is not run again. Sets of ``../shared/data`` are left out, with a reason,
 where it is absent (``digits.npz`` there, x and y, stands for scikit-learn's digits where that is not installed).
 """
 
@@ -18,11 +17,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -40,8 +40,12 @@ SECONDS = {"digits": 180, "electric_devices": 300, "LetterRecognition": 300, "fa
 """Of Optuna's searches; detol's take half."""
 PUBLISHED = {"digits": 0.994, "electric_devices": 0.722, "LetterRecognition": 0.978, "fashion_mnist_12k": 0.903}
 """What the loop reached when the goal was set, on another machine."""
+EPOCHS = 27
+"""Of each retraining: detol's default, and those of Optuna's loop."""
+
 RETRAININGS = (1, 2, 3)
-Cores = tuple[int, ...]
+Task = tuple[str, int, str]
+"""Data set, seed, system (``detol``, ``optuna``, or a strategy of detol)."""
 
 
 def source(name: str) -> str | None:
@@ -64,15 +68,15 @@ def arrays(name: str, seed: int, folder: Path, limit: int | None) -> Path:
     return file
 
 
-def run(command: Sequence[str], cores: Cores, folder: Path) -> dict[str, Any]:
-    """Run a command on some cores; return the JSON object that it prints last, with its wall seconds."""
+def run(command: Sequence[str], cores: tuple[int, ...], folder: Path) -> dict[str, Any]:
+    """Run a command on some cores; return the JSON object that it prints, with its wall seconds."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     began = time.monotonic()
     pinned = ["taskset", "-c", ",".join(map(str, cores)), *command]
     done = subprocess.run(pinned, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed: {done.stderr[-1000:]}")
-    return {**json.loads(done.stdout.strip().splitlines()[-1]), "wall_seconds": time.monotonic() - began}
+    return {**json.loads(done.stdout), "wall_seconds": time.monotonic() - began}
 
 
 def detol_command(name: str, seed: int, folder: Path, label: str, *more: str) -> list[str]:
@@ -95,38 +99,60 @@ def detol_again(folder: Path, label: str, seed: int) -> dict[str, float]:
     use_threads(1)
     with wire.database(str(folder / f"{label}.db")) as database:
         query = Query(database)
-        found, stored = query.resolve(label), query.settings(label)
+        found, stored = query.resolve(label), query.settings(label)["settings"]
     settings, recipe = Settings.from_dict(stored["settings"]), make_recipe(stored["recipe"])
-    topology, epochs = found.trial.candidate.topology, found.trial.epochs
+    topology, epochs = found.trial.candidate.topology, EPOCHS
     began = time.monotonic()
     (metrics,) = retrain(topology, read_data(settings), recipe, epochs=epochs, seeds=[seed])
     return {"test": metrics["test_accuracy"], "seconds": time.monotonic() - began, "epochs": epochs}
 
 
+class Cores:
+    """The cores of this machine, lent to runs: a search takes two, a retraining one."""
+
+    def __init__(self) -> None:
+        self._free = sorted(os.sched_getaffinity(0))
+        self._changed = threading.Condition()
+        self.count = len(self._free)
+
+    @contextmanager
+    def some(self, count: int) -> Iterator[tuple[int, ...]]:
+        """Wait for so many cores (or all there are) and lend them."""
+        count = min(count, self.count)
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._free) >= count)
+            taken = tuple(self._free[:count])
+            del self._free[:count]
+        try:
+            yield taken
+        finally:
+            with self._changed:
+                self._free = sorted([*self._free, *taken])
+                self._changed.notify_all()
+
+
 class Bench:
-    """The runs of this benchmark, spread over pairs of cores; each result is a file, so that one can go on later."""
+    """The runs of this benchmark, spread over the cores; each result is a file, so that one can go on later."""
 
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
-        self.options, self.folder = options, folder
+        self.options, self.folder, self.cores = options, folder, Cores()
         self.limit = 600 if options.quick else None
-        self.free: SimpleQueue[Cores] = SimpleQueue()
-        cores = sorted(os.sched_getaffinity(0))
-        for job in range(options.jobs):
-            self.free.put(tuple(cores[2 * job : 2 * job + 2]) or tuple(cores))
 
-    def each(self, things: Sequence[Any], work: Callable[[Any, Cores], None]) -> None:
-        """Do some work for each thing, so many at once as there are pairs of cores."""
+    def all(self, tasks: Sequence[Task]) -> None:
+        """Search, and train each winner again as soon as it is known, as many at once as there are cores."""
+        with (
+            ThreadPoolExecutor(max(1, self.cores.count // 2)) as searches,
+            ThreadPoolExecutor(self.cores.count) as more,
+        ):
 
-        def one(thing: Any) -> None:
-            cores = self.free.get()
-            try:
-                work(thing, cores)
-            finally:
-                self.free.put(cores)
+            def one(task: Task) -> list["Future[None]"]:
+                with self.cores.some(2) as taken:
+                    self.search(task, taken)
+                return [more.submit(self.again, task, number) for number in RETRAININGS]
 
-        with ThreadPoolExecutor(self.options.jobs) as pool:
-            for done in [pool.submit(one, thing) for thing in things]:
-                done.result()
+            for found in [searches.submit(one, task) for task in tasks]:
+                for again in found.result():
+                    again.result()
 
     def kept(self, key: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Return what was kept under a key, or make and keep it."""
@@ -140,9 +166,9 @@ class Bench:
 
     def seconds(self, name: str) -> float:
         """Return the seconds of Optuna's search."""
-        return 20.0 if self.options.quick else float(SECONDS[name])
+        return 70.0 if self.options.quick else float(SECONDS[name])
 
-    def search(self, task: tuple[str, int, str], cores: Cores) -> None:
+    def search(self, task: Task, cores: tuple[int, ...]) -> None:
         """Search one data set with one seed by one system (or strategy) on some cores."""
         name, seed, system = task
         label, folder = f"{name}-{seed}-{system}", self.folder
@@ -160,9 +186,9 @@ class Bench:
             trials = ["--trials", str(self.options.trials), "--strategy", system]
             self.kept(label, lambda: run(detol_command(name, seed, folder, label, *trials, *quick), cores, folder))
 
-    def again(self, task: tuple[str, int, str, int], cores: Cores) -> None:
+    def again(self, task: Task, number: int) -> None:
         """Train one winner once more."""
-        name, seed, system, number = task
+        name, seed, system = task
         label = f"{name}-{seed}-{system}"
         if system == "optuna":
             chosen = json.dumps(json.loads((self.folder / f"{label}.json").read_text(encoding="utf-8"))["chosen"])
@@ -171,7 +197,8 @@ class Bench:
         else:
             command = [sys.executable, str(Path(__file__).resolve()), "--retrain-one", label, str(number)]
             command += ["--folder", str(self.folder)]
-        self.kept(f"{label}-again-{number}", lambda: run(command, cores, self.folder))
+        with self.cores.some(1) as cores:
+            self.kept(f"{label}-again-{number}", lambda: run(command, cores, self.folder))
 
     def row(self, name: str, system: str) -> dict[str, Any]:
         """Return the figures of a system on a data set."""
@@ -196,8 +223,7 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--set", action="append", choices=list(FILES), help="only these sets; repeat")
     parser.add_argument("--seed", action="append", type=int, help="only these seeds; repeat (default: 1 2 3)")
-    parser.add_argument("--jobs", type=int, default=1, help="data sets and seeds at once, two cores each")
-    parser.add_argument("--phase", choices=("all", "search", "retrain"), default="all")
+    parser.add_argument("--system", action="append", choices=("detol", "optuna"), help="only this one")
     parser.add_argument("--versus", action="append", metavar="STRATEGY", help="compare strategies instead; repeat")
     parser.add_argument("--trials", type=int, default=20, help="of each search with --versus (default: 20)")
     parser.add_argument("--folder", type=Path, help="where results are kept (default: a temporary one)")
@@ -214,20 +240,11 @@ def main() -> None:
     for name in [name for name in names if source(name) is None]:
         print(f"{name} is left out: {SHARED / FILES[name]} is not there")
         names.remove(name)
-    systems = options.versus or ["detol", "optuna"]
-    bench = Bench(options, folder)
+    systems = options.versus or options.system or ["detol", "optuna"]
     # The longest first, so that none is left over at the end.
     names = sorted(names, key=lambda name: -SECONDS[name])
-    if options.phase in ("all", "search"):
-        by_system = sorted(systems, key=lambda system: system != "optuna")
-        tasks = [(name, seed, system) for name in names for system in by_system for seed in options.seed]
-        bench.each(tasks, bench.search)
-    if options.phase == "search":
-        return
-    again = [
-        (name, seed, system, n) for name in names for system in systems for seed in options.seed for n in RETRAININGS
-    ]
-    bench.each(again, bench.again)
+    bench = Bench(options, folder)
+    bench.all([(name, seed, system) for name in names for system in reversed(systems) for seed in options.seed])
     figures: dict[str, Any] = {"benchmark": "real_data", "quick": options.quick, "n": len(options.seed)}
     for name in names:
         figures[name] = {system: bench.row(name, system) for system in systems}

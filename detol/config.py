@@ -17,6 +17,9 @@ SECTIONS = ("strategy", "stop", "recipe", "data")
 
 DEFAULT_STRATEGY = "guided"
 
+EPOCHS = 27
+"""Of a training to its end, unless time is short: 3 x 3 x 3, for rungs that keep a third each."""
+
 THRIFT = 0.5
 """Power of the price of a network by which the guided strategy divides, where time is the bound."""
 
@@ -49,7 +52,7 @@ class Settings:
             as NAME/NUMBER, or ``largest`` or ``smallest``: of the space; empty: the strategy's own choice.
         stop: rule for early stopping; by default ``none`` for strategies in ``STEPWISE``.
         trials: how many, reused ones included; >= 1. By default ``TRIALS``, or as many as ``hours`` allow.
-        epochs: of a training to the end; >= 1.
+        epochs: of a training to the end; >= 1. By default ``EPOCHS``, or fewer where ``hours`` leave no time for them.
         hours: of consumed time; 0: no bound.
         trial_minutes: one attempt of a trial may take; 0: no bound.
         workers: how many train side by side; 0: one for each CPU core or GPU.
@@ -77,7 +80,7 @@ class Settings:
     start: str = ""
     stop: str = "promote"
     trials: int | None = None
-    epochs: int = 27
+    epochs: int | None = None
     hours: float = 0.0
     trial_minutes: float = 0.0
     workers: int = 0
@@ -99,7 +102,7 @@ class Settings:
     def __post_init__(self) -> None:
         rules = {
             "trials": (self.trials is None or self.trials >= 1, ">= 1"),
-            "epochs": (self.epochs >= 1, ">= 1"),
+            "epochs": (self.epochs is None or self.epochs >= 1, ">= 1"),
             "hours": (self.hours >= 0, ">= 0"),
             "trial_minutes": (self.trial_minutes >= 0, ">= 0"),
             "workers": (self.workers >= 0, ">= 1, or 0 for one for each core or GPU"),
@@ -127,12 +130,12 @@ class Settings:
     def settled(self) -> "Settings":
         """Return the settings with the defaults that depend on others taken.
 
-        Without a bound in hours there are ``TRIALS`` trials. With one there is no bound on trials, and the guided
-        strategy looks at what a network costs to train.
+        Without a bound in hours there are ``TRIALS`` trials of ``EPOCHS`` epochs. With one there is no bound on trials,
+        their epochs are left to :mod:`detol.calibrate`, and the guided strategy looks at what a network costs to train.
         """
         made = self
-        if made.trials is None and not made.hours:
-            made = replace(made, trials=TRIALS)
+        if not made.hours:
+            made = replace(made, trials=made.trials or TRIALS, epochs=made.epochs or EPOCHS)
         if made.hours and made.strategy == "guided" and "thrift" not in made.section("strategy"):
             options = {**made.options, "strategy": {**made.section("strategy"), "thrift": THRIFT}}
             made = replace(made, options=options)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from detol import defaults, wire
-from detol.config import Settings
+from detol.calibrate import epochs_within
+from detol.config import EPOCHS, Settings
 from detol.errors import TopologyError, UsageError, unknown
 from detol.graph import cost
 from detol.graph.digest import digest
@@ -68,7 +69,7 @@ def prepare(
         settings = settings.settled()
     workers = _workers(settings)
     wire.tracking_uri(settings.tracking, settings.db)
-    wire.stopper(settings.stop, epochs=settings.epochs, options=settings.section("stop"))
+    wire.stopper(settings.stop, epochs=settings.epochs or EPOCHS, options=settings.section("stop"))
     searched = space or (catalogue.load(settings.space) if settings.space != "auto" else None)
     found = wire.start(settings) if strategy is None else None
     start = found[1] if found else settings.start or None
@@ -84,22 +85,27 @@ def prepare(
         _check_start(found[1], dataset)
     objectives = given or defaults.objectives(dataset.task, front=wire.own_start(strategy or settings.strategy))
     check_objectives(objectives, [*defaults.METRICS[dataset.task], *defaults.COSTS])
+    recipe = recipe or _recipe(settings, dataset)
+    if settings.epochs is None:
+        seconds = settings.hours * 3600
+        fitting = epochs_within(seconds, searched, dataset, recipe, device=settings.device)
+        settings = replace(settings, epochs=fitting)
+    epochs = settings.epochs or EPOCHS
     stopper = wire.stopper(
         settings.stop,
-        epochs=settings.epochs,
+        epochs=epochs,
         options=settings.section("stop"),
         objectives=objectives,
         trials=settings.trials,
         seed=settings.seed,
         references=len(searched.references) if settings.references else 0,
     )
-    recipe = recipe or _recipe(settings, dataset)
     memory = devices.memory(workers, settings.device)
     task = Task(
         space=searched,
         recipe=recipe,
         data=dataset.digest,
-        epochs=settings.epochs,
+        epochs=epochs,
         objectives=objectives,
         seed=settings.seed,
         limits=limits(settings),

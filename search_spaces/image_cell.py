@@ -187,6 +187,18 @@ SPACE = DecisionSpace(
     _choices(),
     build,
     references={
+        # What little time allows: a strided stem, and one convolution with a skip in each of three stages.
+        "light": {
+            **_STAGES,
+            "stem_stride": 2,
+            "stages": 3,
+            "width_3": 48,
+            "cells_3": 1,
+            "reduction": "residual",
+            "nodes": 1,
+            "op_1": "conv3",
+            "add_1": 0,
+        },
         # The basic block of He et al. 2016, with and without its skip.
         "residual": {**_STAGES, **_TWO_CONVOLUTIONS, "reduction": "residual", "add_2": 0},
         "plain": {**_STAGES, **_TWO_CONVOLUTIONS, "reduction": "conv", "add_2": NOTHING},

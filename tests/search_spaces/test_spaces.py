@@ -30,7 +30,7 @@ def test_the_docstring_states_source_and_cardinality(space: DecisionSpace) -> No
 
 
 def test_each_space_names_a_residual_and_a_plain_reference(space: DecisionSpace) -> None:
-    assert list(space.references) == ["residual", "plain"]
+    assert list(space.references)[-2:] == ["residual", "plain"]
     assert len(builtins()) == 6
 
 
