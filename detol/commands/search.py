@@ -46,7 +46,9 @@ def search(
     ] = None,
     stop: Annotated[str | None, Option("--stop", help="Early stopping: asha, median, plateau, none.")] = None,
     trials: Trials = None,
-    epochs: Annotated[int | None, Option("--epochs", help="Epochs of a training to its end (default: 27, fewer if --hours are few).")] = None,
+    epochs: Annotated[
+        int | None, Option("--epochs", help="Epochs of a training (default: 27, or what --hours allow).")
+    ] = None,
     hours: Hours = None,
     trial_minutes: Annotated[float | None, Option("--trial-minutes", help="Longest time of one trial.")] = None,
     workers: Workers = None,
