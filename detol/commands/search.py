@@ -44,7 +44,9 @@ def search(
     start: Annotated[
         str | None, Option("--start", help="prune, grow: DIGEST, NAME of a search, largest or smallest.")
     ] = None,
-    stop: Annotated[str | None, Option("--stop", help="Early stopping: asha, median, plateau, none.")] = None,
+    stop: Annotated[
+        str | None, Option("--stop", help="Early stopping: asha, promote, curve, promote+curve, none ...")
+    ] = None,
     trials: Trials = None,
     epochs: Annotated[
         int | None, Option("--epochs", help="Epochs of a training (default: 27, or what --hours allow).")

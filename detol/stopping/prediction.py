@@ -14,7 +14,7 @@ ENOUGH = 20
 """Finished curves from which a regression is taken in place of an extrapolation."""
 NEAREST = 40
 """Curves that are compared with, at most: those that stood nearest after the same epoch."""
-FEW = 5
+FEW = 10
 """Finished curves from which the rise after the last value is judged where there are too few points to extrapolate."""
 PRIOR, DOUBT = 3.0, 2.25
 """A calibration begins as if so many curves had been seen, with errors so many times as large as the fits expect."""

@@ -91,7 +91,7 @@ def test_units_do_not_matter(factor: float, shift: float) -> None:
     ("points", "finished", "how"),
     [
         (3, 0, "last value"),
-        (3, 8, "last value"),
+        (3, 12, "last value"),
         (10, 8, "extrapolation"),
         (10, 30, "regression"),
         (1, 30, "regression"),
