@@ -76,8 +76,8 @@ def strategy(
         references: whether the space's references may be proposed.
         shape: of one sample of the data.
         outputs: of the networks.
-        start: what a strategy that changes one network starts from: a topology, ``largest`` or ``smallest``; ``None``: its
-            own choice.
+        start: what a strategy that changes one network starts from: a topology, ``largest`` or ``smallest``; ``None``:
+            its own choice.
 
     What a strategy does not take it is not given.
 
