@@ -242,8 +242,9 @@ def main() -> None:
                 for workers in options.workers or ((4,) if options.quick else (1, 4)):
                     work = [(o[:trials].tolist(), row, workers, o[trials:].tolist()) for o in drawn]
                     found = summary(list(workers_.map(_one, work, chunksize=2)), trials)
-                    figures[f"{row.label}, {trials} trials, {workers} workers"] = found
-                    print(f"{time.perf_counter() - start:6.0f} s  {row.label}, {trials} trials, {workers} workers: {found}", file=sys.stderr)  # noqa: E501  # fmt: skip
+                    about = f"{row.label}, {trials} trials, {workers} workers"
+                    figures[about] = found
+                    print(f"{time.perf_counter() - start:6.0f} s  {about}: {found}", file=sys.stderr)
                     if row.stop in ("", "none"):
                         break  # the number of workers changes nothing
     figures["seconds"] = round(time.perf_counter() - start, 1)

@@ -87,8 +87,9 @@ def prepare(
     check_objectives(objectives, [*defaults.METRICS[dataset.task], *defaults.COSTS])
     recipe = recipe or _recipe(settings, dataset)
     if settings.epochs is None:
-        seconds = settings.hours * 3600
-        fitting = epochs_within(seconds, searched, dataset, recipe, device=settings.device)
+        seconds, fitting = settings.hours * 3600, EPOCHS
+        if not settings.ray:  # how fast this machine is says nothing of a cluster's workers
+            fitting = epochs_within(seconds, searched, dataset, recipe, device=settings.device)
         settings = replace(settings, epochs=fitting)
     epochs = settings.epochs or EPOCHS
     stopper = wire.stopper(

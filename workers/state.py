@@ -20,7 +20,7 @@ from detol.graph.digest import digest
 from detol.graph.topology import Topology
 from detol.search.recipe import Recipe
 from detol.search.records import Report
-from detol.workers.checkpoint import facts, pack_state
+from detol.workers.checkpoint import facts
 from detol.workers.optim import Optimiser
 
 KIND = "training"
@@ -101,19 +101,6 @@ def read(checkpoint: bytes, stamp: Stamp) -> Saved:
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"the checkpoint's curve cannot be read ({error}): start again") from None
     return Saved(epoch, curve, _part(tensors, _MODEL), _part(tensors, _OPTIMISER))
-
-
-def weights_in(checkpoint: bytes, topology: Topology) -> bytes:
-    """Return the weights in a checkpoint as :func:`detol.workers.checkpoint.pack` packs them.
-
-    Raises:
-        CheckpointError: bytes that are no checkpoint of a training, or one of another network.
-    """
-    found = _facts(checkpoint)
-    if found.get("digest") != digest(topology):
-        raise CheckpointError(f"the checkpoint is of {found.get('digest')}, not of {digest(topology)}")
-    more = {name: value for name, value in found.items() if name.startswith("target_")}
-    return pack_state(_part(_tensors(checkpoint), _MODEL), topology, more)
 
 
 def _facts(checkpoint: bytes) -> dict[str, str]:

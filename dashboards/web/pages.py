@@ -74,8 +74,7 @@ def search(
         "order": order,
         "against": against,
     }
-    view = lambda: views.search_view(query, name, options, page)  # noqa: E731
-    return _answer(request, "search.html", query.pulse(name), view)
+    return _answer(request, "search.html", query.pulse(name), lambda: views.search_view(query, name, options, page))
 
 
 @router.get("/trial")
@@ -113,8 +112,7 @@ def compare(
     if not a.strip() or not b.strip():
         shown = {"refs": [a.strip(), b.strip()], "shown": None}
         return _answer(request, "compare.html", "", lambda: shown)
-    view = lambda: trial_view.compare_view(query, a.strip(), b.strip())  # noqa: E731
-    return _answer(request, "compare.html", query.pulse(), view)
+    return _answer(request, "compare.html", query.pulse(), lambda: trial_view.compare_view(query, a.strip(), b.strip()))
 
 
 @router.get("/database")

@@ -17,9 +17,8 @@ from detol.search.records import Candidate, Ended, Job, Origin, State, Transfer
 from detol.spaces.decisions import Decisions
 from detol.workers.checkpoint import facts, pack, unpack
 from detol.workers.data.dataset import Split
-from detol.workers.state import weights_in
 from detol.workers.tensors import load
-from detol.workers.train import Training, evaluate
+from detol.workers.train import Training
 
 EPOCHS = 4
 NORMED = chain(op("conv", channels=4), op("dropout", rate=0.3), op("conv", channels=6, stride=2))
@@ -114,16 +113,6 @@ def test_until_the_end_is_no_pause(few):
     whole = training(NORMED, few, Recipe(), until=EPOCHS)
     assert len(list(whole.reports())) == EPOCHS
     assert not whole.paused
-
-
-def test_the_weights_in_a_checkpoint_are_those_of_the_epoch(few):
-    part = training(NORMED, few, Recipe(), until=2)
-    last = list(part.reports())[-1]
-    weights = weights_in(part.checkpoint(), NORMED)
-    assert same(unpack(weights, NORMED), part.model.state_dict())
-    assert evaluate(NORMED, weights, few, "validation")["val_accuracy"] == last.metrics["val_accuracy"]
-    with pytest.raises(CheckpointError, match="not of"):
-        weights_in(part.checkpoint(), PLAIN)
 
 
 def test_a_checkpoint_says_whose_it_is_and_holds_no_pickles(few):
