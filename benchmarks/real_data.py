@@ -252,9 +252,8 @@ def main() -> None:
     figures: dict[str, Any] = {"benchmark": "real_data", "quick": options.quick, "n": len(options.seed)}
     for name in names:
         figures[name] = {system: bench.row(name, system) for system in systems}
-    print(
-        f"| data | system | test accuracy ({len(bench.retrainings)} retrainings each) | deviation over seeds | seconds | trials |"
-    )
+    count = len(bench.retrainings)
+    print(f"| data | system | test accuracy ({count} retrained) | deviation over seeds | seconds | trials |")
     print("|---|---|---|---|---|---|")
     for name in names:
         for system, row in figures[name].items():
