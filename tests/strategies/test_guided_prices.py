@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from detol.embedding.graph_features import Floats
 from detol.errors import UsageError
 from detol.search.records import Report, State, Trial
 from detol.spaces import catalogue
-from detol.strategies.guided.graph_features import Floats
 from detol.strategies.guided.models import PricedModel, Rows
 from detol.strategies.guided.prices import prices
 from detol.strategies.guided.strategy import Guided

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import ndtr
 
-from detol.strategies.guided.graph_features import Floats
+from detol.embedding.graph_features import Floats
 
 
 def expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:

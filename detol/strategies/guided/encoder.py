@@ -4,11 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from detol.embedding.graph_features import Floats, graph_features
+from detol.embedding.size import NOMINAL, size
 from detol.graph.topology import Topology
 from detol.search.protocols import SearchSpace
 from detol.spaces.decisions import Choice, Decisions, Option
-from detol.strategies.guided.graph_features import Floats, graph_features
-from detol.strategies.guided.size import NOMINAL, size
 
 CLOSED = -1.0
 """Stands in place of an option where a choice is not open."""

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from detol.embedding.graph_features import Floats
 from detol.strategies.guided.acquisition import expected_improvement
-from detol.strategies.guided.graph_features import Floats
 
 TREES = 32
 DRAWN = 2_000

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from detol.embedding.graph_features import Floats
 from detol.strategies.guided.acquisition import expected_improvement
-from detol.strategies.guided.graph_features import Floats
 from detol.strategies.guided.kernels import Settings, mixture
 
 MEAN_PRECISION = 0.1

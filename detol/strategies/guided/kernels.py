@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import qmc
 
-from detol.strategies.guided.graph_features import Floats
+from detol.embedding.graph_features import Floats
 
 
 @dataclass(frozen=True, slots=True)

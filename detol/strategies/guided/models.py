@@ -6,9 +6,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from detol.embedding.graph_features import Floats
 from detol.strategies.guided.forest import Forest
 from detol.strategies.guided.gaussian import Distances, Posterior, best_members
-from detol.strategies.guided.graph_features import Floats
 from detol.strategies.guided.kernels import Settings
 from detol.strategies.guided.pool import Pool
 

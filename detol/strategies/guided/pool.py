@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from detol.embedding.graph_features import BUCKETS, Floats
 from detol.search.protocols import SearchSpace
 from detol.spaces.decisions import Decisions
 from detol.strategies.guided.encoder import CLOSED, Encoder
-from detol.strategies.guided.graph_features import BUCKETS, Floats
 
 WHOLE = 20_000
 """Spaces of up to so many decision sequences are laid out as a whole."""

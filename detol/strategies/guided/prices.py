@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from detol.strategies.guided.graph_features import Floats
+from detol.embedding.graph_features import Floats
 
 RIDGE = 0.1
 """Weight of the penalty on the slopes, for standardised figures and logarithms of seconds."""

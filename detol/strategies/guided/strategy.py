@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from detol.embedding.graph_features import Floats
 from detol.errors import UsageError
 from detol.search.protocols import SearchSpace
 from detol.search.records import Candidate, Origin, State, Trial
 from detol.spaces.decisions import Decisions
 from detol.strategies.base import Identity, Proposer, Told, complete
 from detol.strategies.guided.forest import Forest
-from detol.strategies.guided.graph_features import Floats
 from detol.strategies.guided.kernels import spread
 from detol.strategies.guided.models import (
     ForestModel,

@@ -16,9 +16,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from detol.embedding.light import Light, Terms, light, name_of
 from detol.graph.ops import Operation
 from detol.graph.topology import Topology
-from detol.strategies.guided.light import Light, Terms, light, name_of
 
 Floats: TypeAlias = NDArray[np.float32]
 

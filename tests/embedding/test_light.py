@@ -5,14 +5,14 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from detol.embedding.graph_features import graph_features, patterns
+from detol.embedding.light import Light, light, name_of
+from detol.embedding.size import size
 from detol.graph.cost import cost
 from detol.graph.edit import normal
 from detol.graph.ops import Operation, op
 from detol.graph.topology import Topology, chain
 from detol.spaces import catalogue
-from detol.strategies.guided.graph_features import graph_features, patterns
-from detol.strategies.guided.light import Light, light, name_of
-from detol.strategies.guided.size import size
 
 
 def described(topology):

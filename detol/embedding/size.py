@@ -7,12 +7,12 @@ leaves out projections and the head. The exact figures (``detol.graph.cost``) ta
 from functools import lru_cache
 from typing import TypeAlias
 
+from detol.embedding.light import Light, light
 from detol.errors import DetolError
 from detol.graph import cost, shapes
 from detol.graph.ops import Operation
 from detol.graph.shapes import Shape
 from detol.graph.topology import Topology
-from detol.strategies.guided.light import Light, light
 
 NOMINAL: dict[str, Shape] = {"image": (3, 32, 32), "signal": (3, 128), "features": (32,), "any": (3, 32, 32)}
 """The shape of a sample by the kind of data a space suits; where the real one is not known, ratios stay similar."""
