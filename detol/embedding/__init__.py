@@ -1,0 +1,1 @@
+"""Embeddings of topologies: analytical features, and learned encoders and decoders over the graph."""
