@@ -31,6 +31,8 @@ class SearchProgress:
         now: seconds of a clock that never falls.
     """
 
+    COLUMNS = ("trial", "epoch", "score", "origin", "topology")
+
     def __init__(self, console: Console, objective: Objective, now: Callable[[], float] = time.monotonic) -> None:
         self._console, self._objective, self._now = console, objective, now
         self._start: float | None = None
@@ -52,7 +54,7 @@ class SearchProgress:
         if self._live:
             self._live.update(self._picture(search), refresh=True)
         else:
-            self._console.print(self._line(search), highlight=False, markup=False, soft_wrap=True)
+            self._console.print(self.line(search), highlight=False, markup=False, soft_wrap=True)
 
     def close(self) -> None:
         """Take the picture away."""
@@ -60,7 +62,7 @@ class SearchProgress:
             self._live.stop()
             self._live = None
 
-    def _line(self, search: Controller) -> str:
+    def line(self, search: Controller) -> str:
         """Return e.g. ``12/30 trials · 2 running · 3 reused ... · 14.2 trials/min · 1:05 left``."""
         tally, limit = search.tally, search.task.limits.trials
         total = f"/{limit:g}" if math.isfinite(limit) else ""
@@ -88,7 +90,9 @@ class SearchProgress:
 
     def _rate(self, search: Controller) -> tuple[float, float]:
         """Return trials per second of this run, and seconds left (infinite when not known yet)."""
-        elapsed = self._now() - (self._start or 0.0)
+        if self._start is None:
+            self._start, self._done_before = self._now(), _started(search)
+        elapsed = self._now() - self._start
         done = _started(search) - self._done_before
         rate = done / elapsed if elapsed > 0 else 0.0
         by_trials = (search.task.limits.trials - _started(search)) / rate if rate else math.inf
@@ -99,11 +103,15 @@ class SearchProgress:
         total = limit if math.isfinite(limit) else None
         bar = Padding(ProgressBar(total=total, completed=_started(search), width=50))  # alone it ends no line
         table = Table(box=None, pad_edge=False, header_style="dim")
-        for column in ("trial", "epoch", "score", "origin", "topology"):
+        for column in self.COLUMNS:
             table.add_column(column, justify="right" if column in ("trial", "epoch", "score") else "left")
-        for trial in list(search.running.values())[:RUNNING_SHOWN]:
-            table.add_row(*self._row(trial))
-        return Group(Text(self._line(search)), bar, table)
+        for row in self.rows(search):
+            table.add_row(*row)
+        return Group(Text(self.line(search)), bar, table)
+
+    def rows(self, search: Controller, most: int = RUNNING_SHOWN) -> list[tuple[str, ...]]:
+        """Return what is shown of the trials that run, in the order of ``COLUMNS``; of the first ``most`` of them."""
+        return [self._row(trial) for trial in list(search.running.values())[:most]]
 
     def _row(self, trial: Trial) -> tuple[str, ...]:
         score = f"{self._objective.score(trial.curve[-1]):.4f}" if trial.curve else "-"

@@ -7,14 +7,16 @@
     space = detol.space("nasbench201")
     best = detol.optimize(space, evaluate=lambda candidate: 91.2, strategy="guided", trials=50).best   # any callable
     best = detol.search(data="digits", space="image_cell", trials=50).best                          # real training
+    search = detol.Search(data="digits", trials=50).run()                 # the same for notebooks: it shows itself
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from detol.api import optimize, resume, space
+    from detol.notebook.search import Search
 
-__all__ = ["optimize", "resume", "search", "space"]
+__all__ = ["Search", "optimize", "resume", "search", "space"]
 
 
 def __getattr__(name: str) -> Any:
@@ -25,4 +27,6 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("detol.search")  # a package that can be called
     if name in ("optimize", "resume", "space"):
         return getattr(importlib.import_module("detol.api"), name)
+    if name == "Search":
+        return importlib.import_module("detol.notebook.search").Search
     raise AttributeError(f"module 'detol' has no attribute {name!r}")

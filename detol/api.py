@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from detol import config, wire
+from detol.config import Settings
 from detol.errors import UsageError, unknown
 from detol.result import SearchResult
 from detol.results.memory import MemoryDatabase
@@ -61,6 +62,24 @@ def search(
         UsageError: input against a rule; nothing has been written then.
         SearchInterrupted: Ctrl-C; everything is saved, and ``detol.resume`` goes on.
     """
+    made, searched, chosen = settled(data, space, strategy, file=file, options=options, **settings)
+    return run_search(made, watcher, space=searched, strategy=chosen)
+
+
+def settled(
+    data: "str | PathLike[str] | None" = None,
+    space: "str | PathLike[str] | SearchSpace | None" = None,
+    strategy: str | Strategy | None = None,
+    *,
+    file: "str | PathLike[str] | None" = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    **settings: Any,
+) -> tuple[Settings, SearchSpace | None, Strategy | None]:
+    """Return the settings that the arguments of :func:`search` make, and the space and the strategy given as objects.
+
+    Raises:
+        UsageError: input against a rule.
+    """
     searched, name = _object_or_name(space)
     chosen = strategy if strategy is None or isinstance(strategy, str) else _kept(strategy)
     given = {key: value for key, value in settings.items() if value is not None}
@@ -72,7 +91,7 @@ def search(
         strategy=chosen if isinstance(chosen, str) or chosen is None else type(chosen).__name__,
         **config.typed(given),
     )
-    return run_search(made, watcher, space=searched, strategy=None if isinstance(chosen, str) else chosen)
+    return made, searched, None if isinstance(chosen, str) else chosen
 
 
 def resume(

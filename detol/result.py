@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from detol.config import Settings
 from detol.search.dominance import fronts
 from detol.search.records import Objective, State, Trial
 from detol.search.task import Outcome, Task
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,25 @@ class SearchResult:
     test: Mapping[str, float] = field(default_factory=dict)
     summary: Mapping[str, Any] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
+
+    def frame(self) -> "pd.DataFrame":
+        """Return the trials as a pandas DataFrame by number: state, origin, objectives, epochs, decisions."""
+        from detol.notebook.frames import records
+
+        return records(self.trials, self.objectives)
+
+    def __repr__(self) -> str:
+        """Return e.g. ``SearchResult('digits-1', 30 trials, best val_accuracy 0.9965 of trial 2)``."""
+        objective = self.objectives[0]
+        best = ""
+        if self.best is not None:
+            best = f", best {objective.metric} {objective.score(self.best.score):.4f} of trial {self.best.number}"
+        return f"SearchResult({self.name!r}, {len(self.trials)} trials{best})"
+
+    def _repr_html_(self) -> str:
+        from detol.notebook.card import result_card
+
+        return result_card(self)
 
 
 def conclude(name: str, task: Task, outcome: Outcome, trials: Sequence[Trial]) -> SearchResult:

@@ -46,6 +46,7 @@ def search(
     *,
     space: SearchSpace | None = None,
     strategy: Strategy | None = None,
+    named: Callable[[str], None] = lambda _: None,
 ) -> SearchResult:
     """Start a new search and run it to its end.
 
@@ -54,6 +55,7 @@ def search(
         watcher: shows it.
         space: an object in place of the name in the settings (to be resumed, it has to be given again).
         strategy: likewise.
+        named: called with the search's name once the search is written down.
 
     Raises:
         UsageError: input against a rule; nothing has been written then.
@@ -64,6 +66,7 @@ def search(
     objects = [kind for kind, given in (("space", space), ("strategy", strategy)) if given is not None]
     with Metrics(settings.metrics) as metrics, wire.database(settings.db) as database:
         prepared, store = _create(prepared, database, objects)
+        named(prepared.settings.name)
         return _run(prepared, store, metrics.around(watcher or Quiet(), prepared.settings.name))
 
 

@@ -183,6 +183,13 @@ def some_trials(connection: sa.Connection, search: str, numbers: Sequence[int]) 
     return [rows[number] for number in dict.fromkeys(numbers) if number in rows]
 
 
+def decisions(connection: sa.Connection, search: str) -> dict[int, dict[str, Any]]:
+    """Return the decisions of all trials of a search, by number."""
+    found = search_id(connection, search)
+    query = sa.select(trials.c.number, trials.c.decisions).where(trials.c.search == found).order_by(trials.c.number)
+    return {number: dict(from_text(text)) for number, text in connection.execute(query)}
+
+
 def _row(row: sa.RowMapping, search: str, objective: Objective) -> TrialRow:
     return TrialRow(
         trial=f"{search}/{row['number']}",

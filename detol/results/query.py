@@ -9,8 +9,9 @@ import sqlalchemy as sa
 
 from detol.errors import UsageError
 from detol.graph import codec
-from detol.results import browse, pictures, places, rank, totals
+from detol.results import browse, chronicle, pictures, places, rank, totals
 from detol.results.browse import Filter, TrialPage, TrialRow
+from detol.results.chronicle import Identity, Record
 from detol.results.pictures import Point, front_of
 from detol.results.places import Found
 from detol.results.rank import FrontRow, TopRow, Which
@@ -22,6 +23,7 @@ from detol.results.totals import SearchRow
 from detol.search.records import Objective, parse_objective
 
 if TYPE_CHECKING:
+    from detol.graph.topology import Topology
     from detol.results.store import Database
 
 __all__ = [
@@ -30,9 +32,11 @@ __all__ = [
     "Filter",
     "Found",
     "FrontRow",
+    "Identity",
     "LineRow",
     "Point",
     "Query",
+    "Record",
     "SearchRow",
     "TopRow",
     "TrialPage",
@@ -239,6 +243,11 @@ class Query:
         with self._database.read() as connection:
             return browse.some_trials(connection, search, numbers)
 
+    def decisions(self, search: str) -> dict[int, dict[str, Any]]:
+        """Return the decisions of all trials of a search, by number."""
+        with self._database.read() as connection:
+            return browse.decisions(connection, search)
+
     def children(self, search: str, number: int) -> list[TrialRow]:
         """Return the trials that derive from one."""
         with self._database.read() as connection:
@@ -258,6 +267,26 @@ class Query:
         """Return the learning curves, (epoch, value) by number, of some trials of a search."""
         with self._database.read() as connection:
             return pictures.curves(connection, search, numbers)
+
+    def records(self, search: str) -> list[Record]:
+        """Return all trials of a search with their times, costs and decisions, without curves and topologies."""
+        with self._database.read() as connection:
+            return chronicle.records(connection, search)
+
+    def identity(self, search: str) -> Identity:
+        """Return what a search was of: its data, recipe and settings by their digests."""
+        with self._database.read() as connection:
+            return chronicle.identity(connection, search)
+
+    def kin(self, search: str, strategy: str) -> list[str]:
+        """Return the searches by a strategy that are otherwise as one is: data, space, recipe, objective, epochs."""
+        with self._database.read() as connection:
+            return chronicle.kin(connection, search, strategy)
+
+    def drawn(self, search: str, numbers: Sequence[int]) -> "dict[int, Topology]":
+        """Return the topologies of some trials of a search, by number."""
+        with self._database.read() as connection:
+            return chronicle.drawn(connection, search, numbers)
 
     def pulse(self, search: str | None = None) -> str:
         """Return a text that changes whenever something of a search (or of any) does."""
