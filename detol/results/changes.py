@@ -107,7 +107,7 @@ def _insert(connection: sa.Connection, place: Place, new: list[Trial]) -> None:
         if price is not None:
             prices[key] = {"topology": key, "data": place.data, **price}
         of = {"search": place.search, "number": trial.number}
-        stands = {"topology": key, "recipe": place.recipe, "data": place.data}
+        stands = {"topology": key, "recipe": place.recipe, "data": place.data, **(price or dict.fromkeys(_COSTS))}
         rows.append({**of, **stands, **trial_birth(trial), **trial_state(trial)})
         lines += [{**of, "slot": slot, "parent": parent} for slot, parent in enumerate(trial.candidate.parents)]
     dialect = connection.dialect.name

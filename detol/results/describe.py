@@ -3,6 +3,7 @@
 import hashlib
 import json
 import platform
+import uuid
 from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
@@ -108,6 +109,7 @@ def search_columns(
         "versions": to_text(versions()),
         "state": "running",
         "created": now(),
+        "uid": uuid.uuid4().hex,
     }
 
 

@@ -109,6 +109,7 @@ def trial_state(trial: Trial) -> dict[str, Any]:
         "weights": clean(trial.weights),
         "extra": to_text(dict(trial.extra)),
         "ended": now() if trial.state.final else "",
+        "inherited": clean(trial.inherited),
     }
 
 

@@ -6,7 +6,11 @@ NULL.
 
 A topology is kept in the exact form a trial had, by the hash of that form: isomorphic forms share a ``digest``, which
 is an index and not a key, so that even a collision of digests cannot mix two networks. What a topology costs depends on
-the data (input shape, outputs); ``costs`` holds it once for each pair, not with every trial.
+the data (input shape, outputs); ``costs`` holds it once for each pair. Trials repeat it, so that an index in the order
+of the scores answers "the best", and "the best that is smaller", without a look at the other rows.
+
+Where results come from: ``searches.uid`` is the same in every copy of a search; one that was imported has a ``source``
+(who gave it; empty for our own) and a ``provenance`` (its name there, the file, when, and what *its* source was).
 """
 
 from sqlalchemy import (
@@ -17,12 +21,13 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     Table,
     Text,
 )
 
-REVISIONS = ("0001",)
+REVISIONS = ("0001", "0002")
 """Every released schema, oldest first; the last is this one. Each has a script in ``migrations/versions``."""
 
 VERSION_TABLE = "detol_version"
@@ -104,6 +109,10 @@ searches = Table(
     Column("pid", Integer),
     _text("owner"),
     Column("heartbeat", Double, nullable=False, server_default="0"),
+    _text("uid"),
+    _text("source"),
+    _text("provenance", "{}"),
+    Index("ix_searches_uid", "uid", unique=True),
 )
 
 trials = Table(
@@ -133,8 +142,18 @@ trials = Table(
     _text("extra", "{}"),
     _text("created"),
     _text("ended"),
+    _text("inherited"),  # of ``extra``: whose weights it started from
+    # Of ``costs``.
+    Column("params", BigInteger),
+    Column("multiply_adds", BigInteger),
+    Column("activation_bytes", BigInteger),
+    Column("depth", Integer),
     Index("ix_trials_known", "digest", "recipe", "data", "epochs"),
-    Index("ix_trials_top", "data", "score"),
+    Index(
+        "ix_trials_rank",
+        *("state", "score", "search", "number", "params", "multiply_adds", "activation_bytes", "depth"),
+    ),
+    Index("ix_trials_search_rank", "search", "state", "score"),
 )
 
 _TRIAL = ["trials.search", "trials.number"]
@@ -169,3 +188,51 @@ steps = Table(
     Column("asked", Integer, nullable=False),
     _text("told", "[]"),
 )
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("recipe", Text, primary_key=True),
+    Column("data", Text, primary_key=True),
+    Column("epochs", Integer, primary_key=True, autoincrement=False),
+    Column("search", Integer, ForeignKey("searches.id"), nullable=False),
+    Column("number", Integer, nullable=False),
+    _text("owner"),
+    Column("expires", Double, nullable=False),
+)
+"""Who trains a topology right now; after ``expires`` (seconds since 1970) it is anybody's again."""
+
+embeddings = Table(
+    "embeddings",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("encoder", Text, primary_key=True),
+    Column("version", Text, primary_key=True),
+    Column("vector", LargeBinary, nullable=False),
+    _text("created"),
+)
+"""Topologies as vectors: float32, little endian."""
+
+descriptors = Table(
+    "descriptors",
+    metadata,
+    Column("data", Text, primary_key=True),
+    Column("version", Text, primary_key=True),
+    _text("body", "{}"),
+    _text("created"),
+)
+"""Data sets as figures that distances are taken of; JSON. A data set may be described before it is first searched."""
+
+warm_sources = Table(
+    "warm_sources",
+    metadata,
+    Column("search", Integer, ForeignKey("searches.id"), primary_key=True, autoincrement=False),
+    Column("slot", Integer, primary_key=True, autoincrement=False),
+    _text("source_search"),
+    _text("source_data"),
+    Column("weight", Double, nullable=False, server_default="1"),
+    Column("records", Integer, nullable=False, server_default="0"),
+    _text("facts", "{}"),
+)
+"""What a search began with: the earlier searches whose records it was given."""

@@ -1,5 +1,6 @@
 """The migrations lead from nothing to the schema, and to nothing else."""
 
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -42,10 +43,17 @@ def test_the_statements_are_the_same_too(database: Database, tmp_path: Path) -> 
     assert found == expected
 
 
-def statements(connection: sa.Connection) -> dict[str, list[str]]:
-    rows = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").all()
-    lines = {name: sorted(line.strip(" ,\t") for line in sql.splitlines()) for name, sql in rows}
-    return {name: listed for name, listed in lines.items() if name != VERSION_TABLE}
+def statements(connection: sa.Connection) -> dict[str, object]:
+    """Columns in order with types and defaults, names of constraints, indexes; the text itself depends on its past."""
+    rows = connection.exec_driver_sql("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL").all()
+    found: dict[str, object] = {}
+    for kind, name, text in rows:
+        if name != VERSION_TABLE:
+            columns = connection.exec_driver_sql(f"PRAGMA table_xinfo({name})").all()
+            keys = connection.exec_driver_sql(f"PRAGMA foreign_key_list({name})").all()
+            named = sorted(re.findall(r"CONSTRAINT (\w+)", text))
+            found[name] = text if kind == "index" else (columns, keys, named)
+    return found
 
 
 def test_a_migration_that_fails_leaves_nothing(tmp_path: Path) -> None:
