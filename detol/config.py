@@ -47,10 +47,11 @@ class Settings:
         data: a built-in name or a path (``detol data describe`` shows what is understood).
         target: column of tables that is predicted: a name, ``last``, or empty for the format's own rule.
         space: a name, a ``FILE.py``, or ``auto``: by the data's shape.
-        strategy: a name, ``optuna:SAMPLER``, or ``prune:LEVEL``.
+        strategy: a name, ``optuna:SAMPLER``, ``prune:LEVEL``, or a file that gives one: ``FILE.py[:NAME]``.
         start: what a strategy that changes one network starts from: a digest, a search's name (its winner), a trial
             as NAME/NUMBER, or ``largest`` or ``smallest``: of the space; empty: the strategy's own choice.
-        stop: rule for early stopping; by default ``none`` for strategies in ``STEPWISE``.
+        stop: rule for early stopping, by name or ``FILE.py[:NAME]``, several joined by ``+``; by default ``none`` for
+            strategies in ``STEPWISE``.
         trials: how many, reused ones included; >= 1. By default ``TRIALS``, or as many as ``hours`` allow.
         epochs: of a training to the end; >= 1. By default ``EPOCHS``, or fewer where ``hours`` leave no time for them.
         hours: of consumed time; 0: no bound.

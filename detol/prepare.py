@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from detol import defaults, wire
+from detol import defaults, plugins, wire
 from detol.calibrate import epochs_within
 from detol.config import EPOCHS, Settings
 from detol.errors import TopologyError, UsageError, unknown
@@ -126,7 +126,9 @@ def prepare(
         outputs=dataset.outputs,
         start=start,
     )
-    identity = settings.identity(data=dataset.digest, recipe=recipe.digest, space=_trace(searched))
+    code = plugins.content([settings.strategy, *settings.stop.split("+")])
+    facts = {"data": dataset.digest, "recipe": recipe.digest, "space": _trace(searched)}
+    identity = settings.identity(**facts, **({"code": code} if code else {}))
     return Prepared(settings, dataset, task, chosen, stopper, workers, identity)
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from detol import wire
+from detol import plugins, wire
 from detol.config import Settings
 from detol.errors import DetolError, UsageError
 from detol.handover import exported, test_of, weights_of
@@ -61,7 +61,13 @@ def search(
         UsageError: input against a rule; nothing has been written then.
         SearchInterrupted: it was interrupted; everything is saved.
     """
-    settings = replace(settings, data=_absolute(settings.data), space=_absolute(settings.space))
+    settings = replace(
+        settings,
+        data=_absolute(settings.data),
+        space=_absolute(settings.space),
+        strategy=plugins.absolute(settings.strategy),
+        stop=plugins.absolute(settings.stop),
+    )
     prepared = prepare(settings, space=space, strategy=strategy)
     objects = [kind for kind, given in (("space", space), ("strategy", strategy)) if given is not None]
     with Metrics(settings.metrics) as metrics, wire.database(settings.db) as database:

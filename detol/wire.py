@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from detol import plugins
 from detol.config import Settings, runs_directory
 from detol.errors import UsageError, unknown
 from detol.search.protocols import Executor, SearchSpace, Stopper, Strategy
@@ -67,7 +68,7 @@ def strategy(
     """Return the strategy of that name over a space; an object that keeps the protocol is returned as it is.
 
     Args:
-        name: a name, or an object.
+        name: a name, ``FILE.py`` or ``FILE.py:NAME``, or an object.
         space: what is searched.
         seed: of its random numbers.
         identity: what makes two candidates the same one.
@@ -93,10 +94,14 @@ def strategy(
         made = _class("detol.strategies.optuna_sampler:OptunaSampler")
         chosen = {"objectives": objectives, **(options or {})}
         return _strategy("optuna", made, chosen, space, sampler=name.removeprefix("optuna:"), **known)
-    if name.partition(":")[0] not in STRATEGIES or (":" in name and not name.startswith("prune:")):
-        raise unknown("strategy", name, [*STRATEGIES, "optuna:TPESampler", "prune:edges"])
-    name, colon, level = name.partition(":")
-    made = _class(STRATEGIES[name])
+    if plugins.is_file(name):
+        colon, level, made = "", "", plugins.load(name, "strategy")
+        known = {key: value for key, value in known.items() if key in inspect.signature(made).parameters}
+    else:
+        if name.partition(":")[0] not in STRATEGIES or (":" in name and not name.startswith("prune:")):
+            raise unknown("strategy", name, [*STRATEGIES, "optuna:TPESampler", "prune:edges"])
+        name, colon, level = name.partition(":")
+        made = _class(STRATEGIES[name])
     chosen, taken = dict(options or {}), inspect.signature(made).parameters
     if "references" in taken:
         known["references"] = references and chosen.pop("references", True)
@@ -113,6 +118,8 @@ def strategy(
 def own_start(strategy: str | Strategy) -> bool:
     """Return whether a strategy starts from a network of its own, so that references are not tried first."""
     if isinstance(strategy, str):
+        if plugins.is_file(strategy):
+            return bool(getattr(plugins.load(strategy, "strategy"), "own_start", False))
         place = STRATEGIES.get(strategy.partition(":")[0])
         return place is not None and bool(getattr(_class(place), "own_start", False))
     return bool(getattr(strategy, "own_start", False))
@@ -147,7 +154,8 @@ def stopper(
     """Return the stopping rule of that name for trials of ``epochs`` epochs; an object is returned as it is.
 
     Args:
-        name: of a rule, or of several with ``+`` between them; each option goes to the rules that have it.
+        name: of a rule, or ``FILE.py``; or of several with ``+`` between them; each option goes to the rules that have
+            it.
         epochs: of a training to its end.
         options: of the rules; ``audit_share`` is one of all of them: the share of the trials that run to their end
             whatever the rule says, by default 0.05 (``detol results audit``).
@@ -166,12 +174,12 @@ def stopper(
     given = dict(options or {})
     names = name.split("+")
     for part in names:
-        if part not in STOPPERS:
+        if part not in STOPPERS and not plugins.is_file(part):
             raise unknown("stopper", part, STOPPERS)
         if names.count(part) > 1:
             raise UsageError(f"each rule is named once, got {name!r}")
     share = given.pop("audit_share", None)
-    made = {part: _class(STOPPERS[part]) for part in names}
+    made = {part: plugins.load(part, "stopper") if plugins.is_file(part) else _class(STOPPERS[part]) for part in names}
     taken = {part: set(inspect.signature(each).parameters) for part, each in made.items()}
     fixed = {"epochs": epochs, "objectives": tuple(objectives), "earlier": tuple(earlier)}
     open_ = sorted(set().union(*taken.values()) - set(fixed))

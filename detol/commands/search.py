@@ -39,13 +39,13 @@ def search(
     variables: Variables = None,
     space: Annotated[str | None, Option("--space", help="Search space: a name, FILE.py, or auto.")] = None,
     strategy: Annotated[
-        str | None, Option("--strategy", help="A name, optuna:SAMPLER, prune:edges|channels|neurons.")
+        str | None, Option("--strategy", help="A name, FILE.py, optuna:SAMPLER, prune:edges|channels|neurons.")
     ] = None,
     start: Annotated[
         str | None, Option("--start", help="prune, grow: DIGEST, NAME of a search, largest or smallest.")
     ] = None,
     stop: Annotated[
-        str | None, Option("--stop", help="Early stopping: asha, promote, curve, promote+curve, none ...")
+        str | None, Option("--stop", help="Early stopping: promote, asha, curve, promote+curve, FILE.py, none ...")
     ] = None,
     trials: Trials = None,
     epochs: Annotated[

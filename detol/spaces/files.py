@@ -5,8 +5,10 @@ import hashlib
 import importlib.util
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from detol.errors import SpaceError
 from detol.search.protocols import SearchSpace
@@ -27,17 +29,33 @@ def load_file(text: str) -> SearchSpace:
         SpaceError: no such file, it raises, it lacks the constant, or the constant is no search space; one line with
             the file and the line number of the fault.
     """
-    place, _, constant = text.rpartition(":") if ".py:" in text else (text, "", "")
+    found, where = load_constant(text, CONSTANT, "space file", lambda value: isinstance(value, SearchSpace))
+    return as_space(found, where)
+
+
+def load_constant(text: str, constant: str, what: str, fits: Callable[[Any], bool]) -> tuple[Any, str]:
+    """Execute ``FILE.py`` and return its ``constant`` (or ``NAME``, from ``FILE.py:NAME``), and where that stands.
+
+    Args:
+        text: ``FILE.py`` or ``FILE.py:NAME``.
+        constant: what is taken where no name is given.
+        what: the file is called, in messages.
+        fits: whether a value might have been meant, when the constant is missing.
+
+    Raises:
+        SpaceError: no such file, it raises, or it lacks the constant; one line with the file and the line number.
+    """
+    place, _, name = text.rpartition(":") if ".py:" in text else (text, "", "")
     path = Path(place).expanduser()
     if not path.is_file():
-        raise SpaceError(f"space file {place}: there is no such file")
-    module = _execute(path, place)
-    name = constant or CONSTANT
+        raise SpaceError(f"{what} {place}: there is no such file")
+    module = _execute(path, place, what)
+    name = name or constant
     if not hasattr(module, name):
-        upper = [key for key in vars(module) if not key.startswith("_") and isinstance(vars(module)[key], SearchSpace)]
+        upper = [key for key in vars(module) if not key.startswith("_") and fits(vars(module)[key])]
         near = f"; it has {', '.join(f'{place}:{key}' for key in upper)}" if upper else ""
-        raise SpaceError(f"space file {place}, line 1: it defines no constant {name}{near}")
-    return as_space(getattr(module, name), f"space file {place}, line {_line_of(path, name)}: {name}")
+        raise SpaceError(f"{what} {place}, line 1: it defines no constant {name}{near}")
+    return getattr(module, name), f"{what} {place}, line {_line_of(path, name)}: {name}"
 
 
 def as_space(found: object, where: str) -> SearchSpace:
@@ -55,11 +73,11 @@ def as_space(found: object, where: str) -> SearchSpace:
     return found
 
 
-def _execute(path: Path, place: str) -> ModuleType:
+def _execute(path: Path, place: str, what: str) -> ModuleType:
     unique = f"detol_space_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(unique, path)
     if spec is None or spec.loader is None:
-        raise SpaceError(f"space file {place}: Python cannot import it")
+        raise SpaceError(f"{what} {place}: Python cannot import it")
     module = importlib.util.module_from_spec(spec)
     before = sys.modules.get(unique)
     sys.modules[unique] = module  # dataclasses and pickling look the module up
@@ -72,7 +90,7 @@ def _execute(path: Path, place: str) -> ModuleType:
         else:
             sys.modules[unique] = before
         reason = f"{type(fault).__name__}: {fault}".splitlines()[0]
-        raise SpaceError(f"space file {place}, line {_fault_line(fault, path)}: {reason}") from fault
+        raise SpaceError(f"{what} {place}, line {_fault_line(fault, path)}: {reason}") from fault
     return module
 
 
