@@ -86,6 +86,7 @@ class SearchProgress:
             ("stopped early", tally.stopped),
             ("failed", tally.failed),
             ("refused", tally.refused),
+            ("retrained", tally.retrained),
         ]
 
     def _rate(self, search: Controller) -> tuple[float, float]:
@@ -121,8 +122,11 @@ class SearchProgress:
 
 
 def _started(search: Controller) -> int:
-    """Return how many trials have ended or rest: most of those that rest never go on."""
-    return search.tally.trials + search.tally.paused
+    """Return how many of the trials wanted have ended or rest: most of those that rest never go on.
+
+    A winner that was trained from scratch once more is none of them.
+    """
+    return search.tally.trials - search.tally.retrained + search.tally.paused
 
 
 def clock(seconds: float) -> str:

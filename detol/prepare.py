@@ -1,7 +1,7 @@
 """From settings to what a search needs: read and checked before anything is written or started."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from detol.errors import TopologyError, UsageError, unknown
 from detol.graph import cost
 from detol.graph.digest import digest
 from detol.graph.topology import Topology
+from detol.results.earlier import Curve, as_trials
 from detol.search.dominance import VIOLATION
 from detol.search.limits import Limits
 from detol.search.protocols import SearchSpace, Stopper, Strategy
@@ -35,7 +36,8 @@ MEMORY_SHARE = 0.8
 class Prepared:
     """A search that can start: its settings, data, task, strategy and stopper, all checked.
 
-    ``identity`` is equal for searches that try the same candidates in the same order.
+    ``identity`` is equal for searches that try the same candidates in the same order; ``earlier`` are the curves that
+    its stopping rule begins with.
     """
 
     settings: Settings
@@ -45,6 +47,7 @@ class Prepared:
     stopper: Stopper
     workers: int
     identity: str
+    earlier: tuple[Curve, ...] = ()
 
 
 def prepare(
@@ -53,6 +56,7 @@ def prepare(
     space: SearchSpace | None = None,
     strategy: Strategy | None = None,
     recipe: Recipe | None = None,
+    earlier: Sequence[Curve] | None = None,
 ) -> Prepared:
     """Read the data and check every setting.
 
@@ -61,6 +65,8 @@ def prepare(
         space: an object in place of ``settings.space``.
         strategy: an object in place of ``settings.strategy``.
         recipe: of a search that started already; otherwise the defaults for the data, changed by the settings.
+        earlier: curves that its stopping rule began with, of a search that started already; ``None``: those that the
+            results database holds now.
 
     Raises:
         UsageError: whatever does not fit; nothing has been written then.
@@ -92,6 +98,9 @@ def prepare(
             fitting = epochs_within(seconds, searched, dataset, recipe, device=settings.device)
         settings = replace(settings, epochs=fitting)
     epochs = settings.epochs or EPOCHS
+    if earlier is None:
+        about = {"data": dataset.digest, "space": searched.name}
+        earlier = wire.earlier(settings, **about, objective=objectives[0], epochs=epochs)
     stopper = wire.stopper(
         settings.stop,
         epochs=epochs,
@@ -100,6 +109,7 @@ def prepare(
         trials=settings.trials,
         seed=settings.seed,
         references=len(searched.references) if settings.references else 0,
+        earlier=as_trials(earlier),
     )
     memory = devices.memory(workers, settings.device)
     task = Task(
@@ -113,6 +123,7 @@ def prepare(
         width=settings.width,
         references=settings.references and not wire.own_start(strategy or settings.strategy),
         inherit=settings.inherit,
+        reuse=settings.reuse,
         assess=assessor(dataset, settings.max_params, recipe.batch_size // settings.width, memory),
     )
     chosen = wire.strategy(
@@ -129,7 +140,7 @@ def prepare(
     code = plugins.content([settings.strategy, *settings.stop.split("+")])
     facts = {"data": dataset.digest, "recipe": recipe.digest, "space": _trace(searched)}
     identity = settings.identity(**facts, **({"code": code} if code else {}))
-    return Prepared(settings, dataset, task, chosen, stopper, workers, identity)
+    return Prepared(settings, dataset, task, chosen, stopper, workers, identity, tuple(earlier))
 
 
 def _workers(settings: Settings) -> int:

@@ -13,6 +13,7 @@ from detol.metrics import Metrics
 from detol.prepare import Prepared, prepare
 from detol.result import SearchResult
 from detol.result import conclude as summed_up
+from detol.results.earlier import from_record, to_record
 from detol.results.weights import RECENT, NoWeights, WeightsFolder
 from detol.search.clock import RealClock
 from detol.search.controller import Controller
@@ -106,7 +107,8 @@ def resume(
                 raise UsageError(f"search {name!r} was started with a {kind} object: give it to detol.resume in Python")
         settings = Settings.from_dict({**before.settings["settings"], **changes, "db": db})
         recipe = make_recipe(before.settings["recipe"])
-        prepared = prepare(settings, space=space, strategy=strategy, recipe=recipe)
+        known = from_record(before.settings.get(wire.LEARNS, ()))  # not those that have come since: as it judged
+        prepared = prepare(settings, space=space, strategy=strategy, recipe=recipe, earlier=known)
         if prepared.task.data != before.data:
             raise UsageError(f"the data at {settings.data} have changed since {name!r} started: start a new search")
         with Metrics(settings.metrics) as metrics:
@@ -128,6 +130,7 @@ def _create(prepared: Prepared, database: "Database", objects: Sequence[str]) ->
             "settings": _stored(settings),
             "recipe": asdict(task.recipe),
             "objects": list(objects),
+            **({wire.LEARNS: to_record(prepared.earlier)} if prepared.earlier else {}),
         }
         described = prepared.dataset.describe()
         try:
@@ -186,7 +189,7 @@ def _run(prepared: Prepared, store: "SearchStore", watcher: Watcher) -> SearchRe
         tracker=tracker,
         keeper=WeightsFolder(home, f"{settings.name}-{made}", known=known, recent=recent, warn=watcher.say),
         watcher=watcher,
-        twin=None if known else _twin(store, prepared.identity),
+        twin=None if known or settings.reuse == "never" else _twin(store, prepared.identity),
         conclude=lambda result: _conclude(result, prepared, store, tracker, home, watcher),
     )
 

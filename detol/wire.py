@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from detol import plugins
 from detol.config import Settings, runs_directory
-from detol.errors import UsageError, unknown
+from detol.errors import ResultsError, UsageError, unknown
 from detol.search.protocols import Executor, SearchSpace, Stopper, Strategy
 from detol.search.records import Candidate, Objective, Trial, parse_objective
 from detol.search.task import Task
@@ -20,6 +20,7 @@ from detol.search.task import Task
 if TYPE_CHECKING:
     from detol.graph.topology import Topology
     from detol.results.audit import Audit
+    from detol.results.earlier import Curve
     from detol.results.store import Database, SearchStore
     from detol.tracking.null import NullTracker
     from detol.tracking.tracker import MlflowTracker
@@ -50,6 +51,9 @@ STOPPERS = {
     "curve": "detol.stopping.curve:CurveStop",
 }
 """Stopping rules by name; ``promote+curve`` joins some: one of them may pause trials, any of them may stop one."""
+
+LEARNS = "earlier"
+"""Argument of the rules that learn from finished curves of earlier searches."""
 
 
 def strategy(
@@ -172,16 +176,10 @@ def stopper(
     if not isinstance(name, str):
         return name
     given = dict(options or {})
-    names = name.split("+")
-    for part in names:
-        if part not in STOPPERS and not plugins.is_file(part):
-            raise unknown("stopper", part, STOPPERS)
-        if names.count(part) > 1:
-            raise UsageError(f"each rule is named once, got {name!r}")
+    made = _rules(name)
     share = given.pop("audit_share", None)
-    made = {part: plugins.load(part, "stopper") if plugins.is_file(part) else _class(STOPPERS[part]) for part in names}
     taken = {part: set(inspect.signature(each).parameters) for part, each in made.items()}
-    fixed = {"epochs": epochs, "objectives": tuple(objectives), "earlier": tuple(earlier)}
+    fixed = {"epochs": epochs, "objectives": tuple(objectives), LEARNS: tuple(earlier)}
     open_ = sorted(set().union(*taken.values()) - set(fixed))
     for key in given:
         if key not in open_:
@@ -202,6 +200,29 @@ def stopper(
         return rules[0]
     share = SHARE if share is None else share
     return audited(joined(rules), share=share, trials=trials, seed=seed, references=references)
+
+
+def earlier(settings: Settings, *, data: str, space: str, objective: Objective, epochs: int) -> "tuple[Curve, ...]":
+    """Return the finished curves of the results database that the stopping rule of a new search begins with.
+
+    None where the rule does not learn from curves, or there is no database yet.
+
+    Args:
+        settings: name the rule and the database.
+        data: digest of the data set.
+        space: name of the space.
+        objective: the primary one.
+        epochs: of a training to its end.
+    """
+    if not any(LEARNS in inspect.signature(made).parameters for made in _rules(settings.stop).values()):
+        return ()
+    from detol.results.earlier import curves
+
+    try:
+        with database(settings.db, create=False) as opened, opened.read() as connection:
+            return curves(connection, data=data, space=space, objective=str(objective), epochs=epochs)
+    except ResultsError:
+        return ()  # there is none yet; what else is wrong with it is said when the search opens it
 
 
 def audit(store: "SearchStore", *, stop: str | None = None, orders: int = 100) -> "Audit":
@@ -225,10 +246,28 @@ def audit(store: "SearchStore", *, stop: str | None = None, orders: int = 100) -
         "seed": settings.seed,
         "references": sum(trial.candidate.named for trial in trials),
     }
+    from detol.results.earlier import as_trials, from_record
+
+    common[LEARNS] = as_trials(from_record(store.settings.get(LEARNS, ())))
     own = stopper(settings.stop, options=settings.section("stop"), **common)
     spared = own.spared if isinstance(own, Audited) else lambda _: settings.stop == "none"
     options = {**(settings.section("stop") if stop is None else {}), "audit_share": 0}
     return replay(trials, stopper(name, options=options, **common), spared=spared, orders=orders)
+
+
+def _rules(name: str) -> dict[str, Any]:
+    """Return the classes of the rules that a name stands for, by their own names.
+
+    Raises:
+        UsageError: an unknown name, or one that is given twice.
+    """
+    names = name.split("+")
+    for part in names:
+        if part not in STOPPERS and not plugins.is_file(part):
+            raise unknown("stopper", part, STOPPERS)
+        if names.count(part) > 1:
+            raise UsageError(f"each rule is named once, got {name!r}")
+    return {part: plugins.load(part, "stopper") if plugins.is_file(part) else _class(STOPPERS[part]) for part in names}
 
 
 def _strategy(name: str, made: Any, options: Mapping[str, Any], space: SearchSpace, **fixed: Any) -> Strategy:

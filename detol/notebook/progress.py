@@ -146,7 +146,7 @@ def in_notebook() -> bool:
 def _picture(progress: SearchProgress, search: Controller) -> str:
     """Return the line of a terminal's progress, a bar, and the trials that run."""
     limit = search.task.limits.trials
-    done = search.tally.trials + search.tally.paused
+    done = search.tally.trials - search.tally.retrained + search.tally.paused
     bar = f'<progress value="{done}" max="{limit:g}" style="width:24em"></progress>' if limit < float("inf") else ""
     rows = "".join(
         "<tr>" + "".join(f'<td style="text-align:left">{escape(cell)}</td>' for cell in cells) + "</tr>"

@@ -96,6 +96,16 @@ def test_trials_that_rest_count_as_started(screen, now) -> None:
     assert console.take() == "10/30 trials · 2 running · 7 resting · 10.0 trials/min · 2:00 left\n"
 
 
+def test_a_winner_that_is_retrained_is_none_of_the_trials_wanted(screen, now) -> None:
+    console = screen()
+    progress = SearchProgress(console, Objective("m"), now)
+    progress(search())
+    now.seconds += 60
+    console.take()
+    progress(search(5, trials=4, retrained=1))  # 4 of the search and its winner once more
+    assert console.take() == "4/4 trials · 0 running · 1 retrained · 4.0 trials/min · 0:00 left\n"
+
+
 def test_trials_of_an_earlier_run_do_not_count_for_the_rate(screen, now) -> None:
     console = screen()
     progress = SearchProgress(console, Objective("m"), now)
