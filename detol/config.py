@@ -26,6 +26,9 @@ THRIFT = 0.5
 TRIALS = 30
 """Of a search that nothing else bounds."""
 
+REUSE = ("always", "same-seed", "never")
+"""What may answer from other searches: results of any seed, of the same seed, or none."""
+
 STEPWISE = ("prune", "grow")
 """Strategies whose every trial goes on from another one: by default none is stopped early."""
 
@@ -66,6 +69,8 @@ class Settings:
         references: whether the space's reference topologies are tried first.
         inherit: how a candidate takes over the weights of a trained parent: ``match`` (tensors of equal shape),
             ``morph`` (also cut and padded, keeping the function where that can be), or ``off``.
+        reuse: which results of other searches answer: ``always``, ``same-seed`` (of the training: searches of the same
+            seed), or ``never``.
         max_params: candidates with more parameters are refused; 0: no bound.
         device: ``auto``, ``cpu`` or ``cuda``.
         ray: address of a Ray cluster; empty: a local one.
@@ -93,6 +98,7 @@ class Settings:
     tracking: str = ""
     references: bool = True
     inherit: str = "off"
+    reuse: str = "always"
     max_params: float = 0
     device: str = "auto"
     ray: str = ""
@@ -117,6 +123,7 @@ class Settings:
             "device": ("auto", "cpu", "cuda"),
             "executor": ("ray", "inline"),
             "inherit": ("off", "match", "morph"),
+            "reuse": REUSE,
         }
         for name, known in choices.items():
             if getattr(self, name) not in known:
@@ -187,6 +194,8 @@ class Settings:
             "trial_minutes",
         )
         kept = {name: value for name, value in self.as_dict().items() if name not in apart}
+        if kept["reuse"] == "always":  # as before there was a choice, so that older searches are still known
+            del kept["reuse"]
         text = json.dumps({**kept, "facts": facts}, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 

@@ -158,6 +158,7 @@ class _Log:
     rows: list[int] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
     digests: list[str] = field(default_factory=list)
+    name: str = "bench"
 
     def add(self, trial: Trial) -> None:
         pass
@@ -184,14 +185,23 @@ class _Log:
     def steps(self) -> Sequence[tuple[int, Sequence[Telling]]]:
         return ()
 
-    def known(self, *_: object) -> Sequence[Trial]:
+    def known(self, *_: object, **__: object) -> Sequence[Trial]:
         return ()
+
+    def lease(self, trial: Trial) -> None:
+        pass
+
+    def release(self, trial: Trial) -> None:
+        pass
 
     def keep(self, trial: Trial, weights: bytes) -> str:  # noqa: ARG002
         return ""
 
     def rest(self, trial: Trial, checkpoint: bytes) -> str:  # noqa: ARG002  simulated trainings leave off anywhere
         return checkpoint.decode()
+
+    def stay(self, trial: Trial, place: str) -> str:  # noqa: ARG002
+        return ""
 
     def load(self, place: str) -> bytes | None:
         return place.encode()

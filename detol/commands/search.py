@@ -70,6 +70,9 @@ def search(
     inherit: Annotated[
         str | None, Option("--inherit", help="Start from a parent's weights: off (default), match or morph.")
     ] = None,
+    reuse: Annotated[
+        str | None, Option("--reuse", help="What answers from other searches: always (default), same-seed, never.")
+    ] = None,
     max_params: Annotated[float | None, Option("--max-params", help="Refuse candidates with more parameters.")] = None,
     device: Annotated[str | None, Option("--device", help="auto, cpu or cuda.")] = None,
     ray: Ray = None,
@@ -89,7 +92,7 @@ def search(
         "data": data, "target": target, "space": space, "strategy": strategy, "start": start, "stop": stop,
         "trials": trials, "epochs": epochs, "hours": hours, "trial_minutes": trial_minutes,
         "workers": workers, "ranks": ranks, "objective": tuple(objective) if objective else None, "seed": seed,
-        "name": name, "db": db, "tracking": tracking, "references": references, "inherit": inherit,
+        "name": name, "db": db, "tracking": tracking, "references": references, "inherit": inherit, "reuse": reuse,
         "max_params": max_params, "device": device, "ray": ray, "executor": executor, "metrics": metrics,
     }  # fmt: skip
     options = config.parse_sets(set_ or [])

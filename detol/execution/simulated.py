@@ -35,6 +35,10 @@ class SimulatedClock:
             raise ValueError(f"time does not run backwards: {seconds}")
         self._now += seconds
 
+    def wait(self, seconds: float) -> None:
+        """Let some time pass at once."""
+        self.pass_(seconds)
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:

@@ -1,6 +1,7 @@
 """The results database without a database: the same contract in memory, for tests and for searches nobody keeps."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import ref
@@ -9,9 +10,10 @@ from detol.errors import ResultsError, UsageError, unknown
 from detol.graph.digest import same
 from detol.graph.topology import Topology
 from detol.results import describe
+from detol.results.leases import LEASE_SECONDS
 from detol.results.reader import answers, placed
 from detol.results.rows import from_text, now, tellings, to_text
-from detol.search.protocols import Telling
+from detol.search.protocols import Held, Telling
 from detol.search.recipe import Recipe
 from detol.search.records import Event, State, Trial
 
@@ -33,11 +35,24 @@ class _Kept:
     runner: "ref[MemoryStore] | None" = None
 
 
-class MemoryDatabase:
-    """Searches in memory, with the methods of :class:`detol.results.store.Database` that make and open them."""
+@dataclass
+class _Lease:
+    held: Held
+    holder: "ref[MemoryStore]"
+    until: float
 
-    def __init__(self) -> None:
+
+class MemoryDatabase:
+    """Searches in memory, with the methods of :class:`detol.results.store.Database` that make and open them.
+
+    Args:
+        clock: seconds by which leases expire.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.searches: dict[str, _Kept] = {}
+        self.leases: dict[tuple[str, str, str, int], _Lease] = {}
+        self.clock = clock
 
     def create_search(
         self,
@@ -112,6 +127,7 @@ class MemoryStore:
         self._changed: dict[int, Trial] = {}
         self._steps: list[tuple[int, tuple[Telling, ...]]] = []
         self._spent = 0.0
+        self._released: list[tuple[str, str, str, int]] = []
 
     @property
     def name(self) -> str:
@@ -203,6 +219,12 @@ class MemoryStore:
             self._kept.trials[number] = trial
         self._kept.steps.extend(self._steps)
         self._kept.consumed += self._spent
+        now = self._database.clock()
+        for key in self._released:
+            self._database.leases.pop(key, None)
+        for lease in self._database.leases.values():
+            if lease.holder() is self:
+                lease.until = now + LEASE_SECONDS
         self._clear()
 
     def amend(self, **changes: Any) -> None:
@@ -216,15 +238,18 @@ class MemoryStore:
         self._must_own()
         self.commit()
         self._kept.state, self._kept.runner = state, None
+        self._give_back()
 
     def close(self) -> None:
         """Let others run the search as it was committed last; idempotent."""
         if self._mine():
             self._kept.runner = None
+        self._give_back()
         self._clear()
 
     def _clear(self) -> None:
         self._changed, self._steps, self._spent = {}, [], 0.0
+        self._released.clear()
 
     def trials(self) -> Sequence[Trial]:
         """Return all trials by number."""
@@ -235,8 +260,41 @@ class MemoryStore:
         """Return the logged steps in order."""
         return self._kept.steps + self._steps
 
+    def lease(self, trial: Trial) -> Held | None:
+        """Take the lease on the training of a trial; return who holds it, if another search does."""
+        self._must_own()
+        key, leases, now = self._key(trial), self._database.leases, self._database.clock()
+        held = leases.get(key)
+        if held is not None and held.holder() not in (None, self) and held.until > now:
+            return held.held
+        leases[key] = _Lease(Held(self._name, trial.seed), ref(self), now + LEASE_SECONDS)
+        return None
+
+    def release(self, trial: Trial) -> None:
+        """Give back the lease on the training of a trial at the next commit; idempotent."""
+        held = self._database.leases.get(self._key(trial))
+        if held is not None and held.holder() is self:
+            self._released.append(self._key(trial))
+
+    def _key(self, trial: Trial) -> tuple[str, str, str, int]:
+        return trial.digest, self.recipe, self.data, trial.epochs
+
+    def _give_back(self) -> None:
+        """Give back all leases of this search."""
+        held = self._database.leases
+        for key in [key for key, lease in held.items() if lease.holder() is self]:
+            del held[key]
+
     def known(
-        self, digest: str, recipe: str, data: str, epochs: int, topology: Topology | None = None
+        self,
+        digest: str,
+        recipe: str,
+        data: str,
+        epochs: int,
+        topology: Topology | None = None,
+        *,
+        unfinished: bool = False,
+        any_length: bool = False,
     ) -> Sequence[Trial]:
         """Return finished scored trials of any search of the database; as ``SearchStore.known``."""
         found = []
@@ -246,7 +304,11 @@ class MemoryStore:
             trials = {number: kept.trials[number] for number in kept.numbers.get(digest, ())}
             if name == self._name:
                 trials.update({n: trial for n, trial in self._changed.items() if trial.digest == digest})
-            found += [placed(trial, name) for trial in trials.values() if trial.epochs == epochs and answers(trial)]
+            found += [
+                placed(trial, name)
+                for trial in trials.values()
+                if (any_length or trial.epochs == epochs) and answers(trial, unfinished=unfinished)
+            ]
         if topology is not None:
             found = [t for t in found if t.candidate.topology == topology or same(t.candidate.topology, topology)]
         return sorted(found, key=lambda t: (t.state is not State.COMPLETED, -t.epoch))

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from detol.results.rows import Row, to_trial
 from detol.results.schema import parents, reports, searches, topologies, trials
 from detol.search.records import State, Trial
+from detol.search.spared import trained
 
 SCORED = tuple(str(state) for state in State if state.scored)
 """States that carry a score, as the database writes them."""
@@ -26,7 +27,7 @@ _ITS_REPORTS = _REPORTS.where(reports.c.number == sa.bindparam("only")).order_by
 _PARENTS = sa.select(parents).where(parents.c.search == sa.bindparam("of"))
 _ALL_PARENTS = _PARENTS.order_by(parents.c.number, parents.c.slot)
 _ITS_PARENTS = _PARENTS.where(parents.c.number == sa.bindparam("only")).order_by(parents.c.slot)
-_KNOWN = (
+_SAME = (
     sa.select(trials, topologies.c.body, searches.c.name)
     .join_from(trials, topologies)
     .join(searches, searches.c.id == trials.c.search)
@@ -34,18 +35,28 @@ _KNOWN = (
         trials.c.digest == sa.bindparam("digest"),
         trials.c.recipe == sa.bindparam("recipe"),
         trials.c.data == sa.bindparam("data"),
-        trials.c.epochs == sa.bindparam("epochs"),
-        trials.c.state.in_(ANSWERS),
         trials.c.scores.is_not(None),
         trials.c.reused == "",
     )
     .order_by(trials.c.search, trials.c.number)
 )
+_AS_LONG = trials.c.epochs == sa.bindparam("epochs")
+_KNOWN = {
+    (unfinished, any_length): _SAME.where(
+        trials.c.state.in_(SCORED if unfinished else ANSWERS), *(() if any_length else (_AS_LONG,))
+    )
+    for unfinished in (False, True)
+    for any_length in (False, True)
+}
 
 
-def answers(trial: Trial) -> bool:
-    """Return whether a trial can answer for another of the same topology: trained here from scratch, ended, scored."""
-    scored = trial.state.scored and trial.state.final and trial.scores is not None
+def answers(trial: Trial, *, unfinished: bool = False) -> bool:
+    """Return whether a trial can answer for another of the same topology: trained here from scratch, ended, scored.
+
+    ``unfinished``: one that rests can, too, as far as it has come.
+    """
+    there = trial.state.final or (unfinished and trained(trial) > 0)
+    scored = trial.state.scored and there and trial.scores is not None
     return scored and not trial.reused and not trial.inherited
 
 
@@ -73,12 +84,27 @@ def one_trial(connection: sa.Connection, search: int, number: int) -> Trial | No
     return None if row is None else _complete(connection, row)
 
 
-def known(connection: sa.Connection, digest: str, recipe: str, data: str, epochs: int) -> list[Trial]:
-    """Return the trained, scored trials of all searches with these digests; ``reused`` says where each stands."""
-    values = {"digest": digest, "recipe": recipe, "data": data, "epochs": epochs}
-    rows = connection.execute(_KNOWN, values).mappings().all()
+def known(
+    connection: sa.Connection,
+    digest: str,
+    recipe: str,
+    data: str,
+    epochs: int,
+    *,
+    unfinished: bool = False,
+    any_length: bool = False,
+) -> list[Trial]:
+    """Return the trained, scored trials of all searches with these digests; ``reused`` says where each stands.
+
+    ``unfinished``: those that rest as well. ``any_length``: whatever the length of their schedule.
+    """
+    values: dict[str, str | int] = {"digest": digest, "recipe": recipe, "data": data}
+    if not any_length:
+        values["epochs"] = epochs
+    rows = connection.execute(_KNOWN[unfinished, any_length], values).mappings().all()
     found = (placed(_complete(connection, row), row["name"]) for row in rows)
-    return [trial for trial in found if not trial.inherited]
+    # Of one that rests by another's curve alone nothing was trained.
+    return [trial for trial in found if not trial.inherited and (trial.state.final or trained(trial))]
 
 
 def _complete(connection: sa.Connection, row: Row) -> Trial:

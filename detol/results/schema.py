@@ -198,6 +198,7 @@ leases = Table(
     Column("epochs", Integer, primary_key=True, autoincrement=False),
     Column("search", Integer, ForeignKey("searches.id"), nullable=False),
     Column("number", Integer, nullable=False),
+    Column("seed", BigInteger, nullable=False),
     _text("owner"),
     Column("expires", Double, nullable=False),
 )

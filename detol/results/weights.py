@@ -7,21 +7,26 @@ checksum for checkpoints, so that a damaged one is never taken for whole.
 import os
 import re
 import shutil
+import uuid
 import zlib
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+from detol.search import spared
 from detol.search.records import Trial
 from detol.search.scoring import better
 
 KEPT = 5
 RECENT = 64
 """How many of the latest are kept besides the best, where trials take over the weights of others."""
+LEFT = 16
+"""How many checkpoints of trials that were stopped stay for later searches: of those that came furthest, the best."""
 RESERVE = 2**30
 """Free bytes of the disk below which no more checkpoints are written, or ``SHARE`` of the disk where that is less."""
 SHARE = 0.05
 _CHECKPOINT = re.compile(r"\d+-\d+-[0-9a-f]{8}\.checkpoint")
+_ANY = re.compile(rf"weights/\w[\w.\-]*/{_CHECKPOINT.pattern}")
 
 
 class WeightsFolder:
@@ -34,6 +39,7 @@ class WeightsFolder:
         kept: how many of the best are kept, >= 1.
         recent: how many of the latest are kept besides, >= 0; of the others nothing is.
         known: trials of earlier runs of this search. Checkpoints that none of them names are removed.
+        left: how many checkpoints of trials that were stopped stay for later searches, >= 0.
         reserve: free bytes of the disk below which no more checkpoints are written; by default 1 GiB, or 5 % of the
             disk where that is less.
         warn: called with one line, once, when the disk is too full for checkpoints.
@@ -47,6 +53,7 @@ class WeightsFolder:
         known: tuple[Trial, ...] = (),
         *,
         recent: int = 0,
+        left: int = LEFT,
         reserve: int | None = None,
         warn: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -59,7 +66,8 @@ class WeightsFolder:
                 self._insert(trial)
                 if self._path(trial.number).is_file():
                     self._recent.append(trial.number)
-        self._tidy({trial.weights for trial in known if not trial.state.final})
+        self._most, self._left = left, [entry for trial in known if (entry := self._entry(trial))]
+        self._tidy({trial.weights for trial in known if not trial.state.final} | {place for *_, place in self._left})
 
     def keep(self, trial: Trial, weights: bytes) -> str:
         """Write the weights of one of the best so far, or of the latest; what falls out of these loses its own."""
@@ -100,13 +108,26 @@ class WeightsFolder:
             return ""
         return path.relative_to(self._home).as_posix()
 
+    def stay(self, trial: Trial, place: str) -> str:
+        """Let the checkpoint of a stopped trial stay if it is among the best of those that came furthest."""
+        if self._checkpoint(place) is None:
+            return ""
+        self._left.append((trial.epoch, trial.score, -trial.number, place))
+        self._left.sort(reverse=True)
+        gone = [worst for *_, worst in self._left[self._most :]]
+        del self._left[self._most :]
+        for worst in gone:
+            if worst != place:  # that one goes with the next sweep, when no record names it
+                self.drop(worst)
+        return "" if place in gone else place
+
     def load(self, place: str) -> bytes | None:
         """Return a checkpoint or weights, or ``None`` when they are missing or no longer what was written."""
         if place.endswith(".safetensors"):
             return load_weights(self._home, place)
-        path = self._checkpoint(place)
-        if path is None:
+        if not _ANY.fullmatch(place):
             return None
+        path = self._home / place
         try:
             found = path.read_bytes()
         except OSError:
@@ -125,6 +146,12 @@ class WeightsFolder:
     def _checkpoint(self, place: str) -> Path | None:
         path = Path(place)
         return self._home / path if path.parent == self._folder and _CHECKPOINT.fullmatch(path.name) else None
+
+    def _entry(self, trial: Trial) -> tuple[int, float, int, str] | None:
+        """Return what is known of a checkpoint that an earlier run of this search left."""
+        place = str(trial.extra.get(spared.LEFT, ""))
+        path = self._checkpoint(place) if trial.state.final and not trial.reused else None
+        return (trial.epoch, trial.score, -trial.number, place) if path and path.is_file() else None
 
     def _tidy(self, named: set[str]) -> None:
         """Remove what an earlier run left that died in the middle: checkpoints that no trial names, and parts."""
@@ -146,6 +173,7 @@ class NoWeights:
 
     def __init__(self) -> None:
         self._resting: dict[str, bytes] = {}
+        self._mark = uuid.uuid4().hex  # a place that another one gave means nothing here
 
     def keep(self, trial: Trial, weights: bytes) -> str:  # noqa: ARG002  the protocol's arguments
         """Keep nothing."""
@@ -153,9 +181,13 @@ class NoWeights:
 
     def rest(self, trial: Trial, checkpoint: bytes) -> str:
         """Keep a checkpoint in memory."""
-        place = f"{trial.number}-{trial.epoch}"
+        place = f"memory/{self._mark}/{trial.number}-{trial.epoch}"
         self._resting[place] = checkpoint
         return place
+
+    def stay(self, trial: Trial, place: str) -> str:  # noqa: ARG002  the protocol's arguments
+        """Keep nothing."""
+        return ""
 
     def load(self, place: str) -> bytes | None:
         """Return a checkpoint, ``None`` when another process had it."""

@@ -10,11 +10,11 @@ import sqlalchemy as sa
 from detol.errors import ResultsError
 from detol.graph.digest import same
 from detol.graph.topology import Topology
-from detol.results import owner, reader
+from detol.results import leases, owner, reader
 from detol.results.changes import Changes, Place
 from detol.results.rows import from_text, now, tellings, to_text
 from detol.results.schema import data_sets, searches, steps, trials
-from detol.search.protocols import Telling
+from detol.search.protocols import Held, Telling
 from detol.search.records import Event, State, Trial
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ class SearchStore:
         self._highest = -1  # the highest number given so far
         self._steps_written = 0
         self._beat = 0.0
+        self._leased = False  # whether it has taken a lease since it was opened
+        self._renewed = time.time()
+        self._released: list[Trial] = []
         self._changes = Changes()
 
     # -- opening and closing
@@ -97,8 +100,14 @@ class SearchStore:
         """Let others run the search as it was committed last; what was not is lost. Idempotent."""
         if self._token:
             change = searches.update().where(searches.c.id == self._row["id"], searches.c.owner == self._token)
-            self._database.write(lambda connection: connection.execute(change.values(**owner.release(self._token))))
+
+            def close(connection: sa.Connection) -> None:
+                connection.execute(change.values(**owner.release(self._token)))
+                leases.give_all(connection, self._token)
+
+            self._database.write(close)
             self._token = ""
+        self._released.clear()
         self._changes.forget()
 
     # -- what the search is
@@ -238,6 +247,9 @@ class SearchStore:
 
     def _settle(self, beat: float) -> None:
         self._beat = beat
+        self._released.clear()
+        if beat - self._renewed > owner.BEAT_SECONDS:
+            self._renewed = beat
         self._steps_written += len(self._changes.steps)
         self._row = {**self._row, "consumed": self.consumed}
         self._changes.done()
@@ -248,6 +260,12 @@ class SearchStore:
         if connection.execute(change).rowcount != 1:
             raise ResultsError(f"search {self._name!r} was taken over by another controller: this one stops writing")
         self._changes.write(connection, self._place, self._steps_written)
+        if self._leased:
+            leases.give(connection, self._place, self._token, self._released)
+            if "owner" in columns:
+                leases.give_all(connection, self._token)
+            elif time.time() - self._renewed > owner.BEAT_SECONDS:
+                leases.renew(connection, self._token, time.time())
 
     # -- reading
 
@@ -265,8 +283,38 @@ class SearchStore:
             rows = connection.execute(query.order_by(steps.c.number)).all()
         return [(asked, tellings(from_text(told))) for asked, told in rows] + self._changes.steps
 
+    def lease(self, trial: Trial) -> Held | None:
+        """Take the lease on the training of a trial, durable at once; return who holds it, if another search does.
+
+        Raises:
+            ResultsError: the database cannot be written.
+        """
+        self._must_own()
+        place, moment = self._place, time.time()
+
+        def take(connection: sa.Connection) -> Held | None:
+            return leases.take(connection, place, self._token, trial, moment)
+
+        held = self._database.write(take)
+        if held is None:
+            self._leased = True
+        return held
+
+    def release(self, trial: Trial) -> None:
+        """Give back the lease on the training of a trial at the next commit; idempotent."""
+        if self._leased:
+            self._released.append(trial)
+
     def known(
-        self, digest: str, recipe: str, data: str, epochs: int, topology: Topology | None = None
+        self,
+        digest: str,
+        recipe: str,
+        data: str,
+        epochs: int,
+        topology: Topology | None = None,
+        *,
+        unfinished: bool = False,
+        any_length: bool = False,
     ) -> Sequence[Trial]:
         """Return finished scored trials of any search with this topology, recipe, data and schedule length.
 
@@ -277,26 +325,30 @@ class SearchStore:
             epochs: length of the schedule.
             topology: what ``digest`` is of. When given, a hit is confirmed by an exact isomorphism, so that even two
                 networks whose digests collide are never mixed.
+            unfinished: whether those that rest count as well.
+            any_length: whether schedules of other lengths do.
 
         Returns:
             Trained trials alone (not those that were answered themselves); ``reused`` of each says where it stands.
             Completed ones come first, then by epochs trained, most first.
         """
         with self._database.read() as connection:
-            found = reader.known(connection, digest, recipe, data, epochs)
+            found = reader.known(connection, digest, recipe, data, epochs, unfinished=unfinished, any_length=any_length)
         if (recipe, data) == (self.recipe, self.data):
-            found = self._with_changed(found, digest, epochs)
+            found = self._with_changed(found, digest, None if any_length else epochs, unfinished=unfinished)
         if topology is not None:
             found = [t for t in found if t.candidate.topology == topology or same(t.candidate.topology, topology)]
         return sorted(found, key=lambda t: (t.state is not State.COMPLETED, -t.epoch))
 
-    def _with_changed(self, found: list[Trial], digest: str, epochs: int) -> list[Trial]:
+    def _with_changed(self, found: list[Trial], digest: str, epochs: int | None, *, unfinished: bool) -> list[Trial]:
         own = {f"{self._name}/{number}" for number in self._changes.trials}
         found = [trial for trial in found if trial.reused not in own]
         return found + [
             reader.placed(trial, self._name)
             for trial in self._changes.trials.values()
-            if trial.digest == digest and trial.epochs == epochs and reader.answers(trial)
+            if trial.digest == digest
+            and epochs in (None, trial.epochs)
+            and reader.answers(trial, unfinished=unfinished)
         ]
 
     def twin(self, config_digest: str) -> "SearchStore | None":

@@ -1,21 +1,22 @@
-"""When a known result answers a new trial."""
+"""When known results answer a new trial: to its end, or as far as they go."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from detol.search.protocols import Stopper
 from detol.search.records import Objective, Origin, State, Trial, Verdict
 from detol.search.scoring import with_report
+from detol.search.spared import SCHEDULE, adopted, left
 
 
 def answer(
     trial: Trial, known: Sequence[Trial], stopper: Stopper, peers: Iterable[Trial], objectives: Sequence[Objective]
 ) -> Trial | None:
-    """Answer a trial from results of the same topology, recipe, data and epochs, or return ``None``: train it.
+    """Answer a trial from results of the same topology, recipe, data and epochs, or return ``None``.
 
-    A completed result answers. One that was stopped answers if this search's stopper, shown the same curve, stops it
-    too (it would otherwise need epochs that nobody trained). Where the stopper says to pause before that, it does not:
-    whether the trial goes on depends on what others do later.
+    A completed result answers. One that was stopped, or rests, answers if this search's stopper, shown the same curve,
+    stops it too (it would otherwise need epochs that nobody trained). Where the stopper says to pause before that, it
+    does not: whether the trial goes on depends on what others do later (see :func:`begun`).
     """
     for result in known:
         if result.state is State.COMPLETED:
@@ -24,17 +25,56 @@ def answer(
         return None  # they train to their end
     peers = list(peers)
     for result in known:
-        if result.state is not State.STOPPED:
-            continue
-        shown = trial
+        shown = replace(trial, reports=(), curve=(), scores=None)
         for report in result.reports:
             shown = with_report(shown, report, objectives)
             verdict = stopper.judge(shown, peers)
             if verdict is Verdict.STOP:
-                return _retold(trial, replace(result, reports=shown.reports), objectives)
+                whole = result.state is State.STOPPED and len(shown.reports) == len(result.reports)
+                weights = result.weights if whole else ""
+                stopped = replace(result, state=State.STOPPED, reports=shown.reports, weights=weights)
+                return _retold(trial, stopped, objectives)
             if verdict is Verdict.PAUSE:
                 break
     return None
+
+
+def begun(
+    trial: Trial,
+    known: Sequence[Trial],
+    objectives: Sequence[Objective],
+    *,
+    rests: Callable[[Trial], bool],
+    at_hand: Callable[[str], bool],
+) -> Trial | None:
+    """Take over the longest curve of the same training that did not come to its end, or return ``None``: begin anew.
+
+    Args:
+        trial: new, or one that waits.
+        known: results of the same topology, recipe, data and epochs.
+        objectives: of this search.
+        rests: whether a trial that has come so far has been at a milestone: then it is PAUSED there, for this search to
+            decide whether it goes on.
+        at_hand: whether a checkpoint is still there.
+
+    Returns:
+        The trial, PAUSED with what is known; or RUNNING, to go on from the checkpoint. A curve without a checkpoint is
+        of no use to one that does not rest.
+    """
+    found: Trial | None = None
+    reached = (trial.epoch, 0)
+    for result in known:
+        if result.scores is None or not trial.epoch < result.epoch < trial.epochs or result.epoch < reached[0]:
+            continue
+        place, epoch = left(result)
+        if not place or not at_hand(place):
+            place, epoch = "", 0
+        if (result.epoch, epoch) > reached or found is None:
+            told = adopted(trial, result, place, epoch, objectives)
+            state = State.PAUSED if rests(told) else State.RUNNING
+            if told.scores is not None and (place or state is State.PAUSED):
+                found, reached = replace(told, state=state), (result.epoch, epoch)
+    return found
 
 
 def _retold(trial: Trial, result: Trial, objectives: Sequence[Objective]) -> Trial:
@@ -42,12 +82,15 @@ def _retold(trial: Trial, result: Trial, objectives: Sequence[Objective]) -> Tri
     told = replace(trial, reports=(), curve=(), scores=None)
     for report in result.reports:
         told = with_report(told, report, objectives)
+    extra = {**trial.extra, SCHEDULE: result.extra[SCHEDULE]} if SCHEDULE in result.extra else trial.extra
     return replace(
         told,
         state=result.state if told.scores is not None else State.DIVERGED,
         reason=result.reason,
         seed=result.seed,
+        width=result.width,
         seconds=0.0,
         reused=result.reused,
         weights=result.weights,
+        extra=extra,
     )

@@ -9,3 +9,7 @@ class RealClock:
     def now(self) -> float:
         """Return seconds since some fixed moment; never falls."""
         return time.monotonic()
+
+    def wait(self, seconds: float) -> None:
+        """Sleep."""
+        time.sleep(seconds)

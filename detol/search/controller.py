@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from detol.errors import DetolError
-from detol.search.answer import answer
 from detol.search.fidelity import Fidelity
 from detol.search.history import TIME_UP, History, copy
 from detol.search.inheritance import Inheritance
@@ -17,8 +16,10 @@ from detol.search.ledger import Ledger
 from detol.search.past import again, follow, restore
 from detol.search.protocols import Clock, Executor, Keeper, Stopper, Store, Strategy, Tracker
 from detol.search.records import Candidate, Ended, Event, Job, Reported, State, Trial, Verdict
+from detol.search.reuse import Reuse
 from detol.search.scoring import with_end, with_report
 from detol.search.seeds import trial_seed
+from detol.search.spared import CHECKPOINT, KNOWN
 from detol.search.tally import Tally
 from detol.search.task import Outcome, Task
 
@@ -63,6 +64,8 @@ class Controller:
         self._inheritance = Inheritance(task, keeper, warn)
         self._ledger = Ledger(store, tracker, task.objectives, self._inheritance.ended)
         self._fidelity = Fidelity(task, stopper, keeper, self._ledger, warn)
+        parts = (stopper, keeper, self._fidelity, self._ledger, clock)
+        self._reuse = Reuse(task, store, *parts, measures=bool(self._measures))
         self._references: deque[Candidate] = deque()
         self._stopping: dict[int, str] = {}
         self._retried: set[int] = set()
@@ -99,11 +102,14 @@ class Controller:
         while not self._interrupted:
             if self.seconds >= self.task.limits.seconds:
                 self._time_is_up()
+            self._reuse.look_again(self._inheritance.over)
             self._fill()
             self._watch(self)
             if self._over and not self._from_scratch():
                 break
             self._expect_a_worker()
+            if self._ledger.awaited and not self.running:
+                self._clock.wait(POLL_SECONDS)  # an executor without a job returns at once
             for event in self._executor.poll(POLL_SECONDS):
                 self._handle(event)
             self._commit()
@@ -131,7 +137,7 @@ class Controller:
         ledger = self._ledger
         if ledger.waiting or ledger.resting:
             return True
-        if not self._ended and self._left < 1 and not ledger.running:
+        if not self._ended and self._left < 1 and not ledger.running and not ledger.awaited:
             self._ended = f"all {self.task.limits.trials:g} trials are done"
         return not self._ended
 
@@ -157,7 +163,7 @@ class Controller:
         on = self._fidelity.finisher()
         if on:
             self._submit(on)
-        elif not self._ledger.running:
+        elif not self._ledger.running and not self._ledger.awaited:
             self._fidelity.settle()
         else:
             return False
@@ -211,29 +217,31 @@ class Controller:
             self._ledger.finish(replace(trial, state=State.REFUSED, reason=assessment.refusal), new=True)
             return None
         self._refused_in_a_row = 0
-        known = self._store.known(
-            candidate.digest, self.task.recipe.digest, self.task.data, self.task.epochs, candidate.topology
-        )
-        # A strategy that measures or edits the trained network itself has no use for a result from elsewhere.
-        known = [] if candidate.transfer or (self._measures and not candidate.named) else known
-        others = self._ledger.others((trial.number,))
-        answered = answer(trial, known, self._stopper, others, self.task.objectives) if known else None
-        if answered:
-            self._ledger.finish(answered, new=True)
+        found = self._reuse.look(trial)
+        if found is not None and found.state.final:
+            self._ledger.finish(found, new=True)
             return None
-        trial = self._inheritance.noted(trial)
+        if found is not None and found.state is State.PAUSED:
+            self._ledger.rest(found, None, new=True)
+            return None
+        trial = self._inheritance.noted(found or trial)
         self._ledger.add(trial)
         return trial
 
     def _submit(self, trial: Trial) -> None:
+        holder = self._reuse.claim(trial)
+        if holder:
+            self._ledger.await_(trial, holder)
+            return
         milestone = self._fidelity.milestone(trial)
         trial, checkpoint = self._fidelity.checkpoint(trial)
         candidate, parent = trial.candidate, None
-        if checkpoint is None:  # a checkpoint holds what was inherited
+        if checkpoint is None and KNOWN not in trial.extra:  # a checkpoint holds what was inherited
             trial, candidate, parent = self._inheritance.begun(trial)
         self._ledger.run(trial)
         # The limit is one of the whole attempt, however often it paused.
-        limit = max(0.0, self.task.limits.trial_seconds - sum(report.seconds for report in trial.reports))
+        done = trial.reports if checkpoint else ()
+        limit = max(0.0, self.task.limits.trial_seconds - sum(report.seconds for report in done))
         job = Job(
             trial.number,
             candidate,
@@ -279,8 +287,9 @@ class Controller:
             self._attempt_ended(self._ledger.running.pop(event.number), event)
 
     def _reported(self, trial: Trial, event: Reported) -> None:
-        if event.report.epoch <= trial.epoch:
-            return  # known from before the checkpoint it went on from
+        if event.report.epoch <= trial.epoch:  # known: from before its checkpoint, or from another search's curve
+            self._ledger.run(replace(trial, seconds=trial.seconds + event.report.seconds))
+            return
         trial = with_report(trial, event.report, self.task.objectives)
         self._ledger.report(trial, event)
         if trial.epoch >= trial.epochs or trial.number in self._stopping:
@@ -304,6 +313,10 @@ class Controller:
             self._retried.add(trial.number)
             self._warn(f"trial {trial.number}: {event.reason}; it is tried again")
             self._ledger.wait(again(trial, event.reason, self._fidelity))
+            return
+        if event.state is State.FAILED and CHECKPOINT in trial.extra and event.reason.startswith("CheckpointError"):
+            self._warn(f"trial {trial.number}: {event.reason}; it starts again from its beginning")
+            self._ledger.wait(self._fidelity.without(trial), first=True)
             return
         if event.state is State.PAUSED and stopping:
             event = replace(event, state=State.STOPPED, weights=None)  # it paused before the stop came to it

@@ -14,6 +14,7 @@ from detol.search.history import until
 from detol.search.ledger import Ledger
 from detol.search.protocols import Keeper, Pauser, Stopper
 from detol.search.records import Ended, State, Trial, Verdict
+from detol.search.spared import CHECKPOINT, KNOWN, LEFT, from_start, going_on, settled
 from detol.search.task import Task
 
 FINISHED = 5
@@ -22,9 +23,6 @@ FINISHED = 5
 NEARLY, ALMOST = 1.1, 1.35
 """Times the seconds that a trial needs to its end: below the first there is no time for it any more, above the second
 there is time for something else before it."""
-
-CHECKPOINT = "checkpoint_epoch"
-"""Fact of a trial: the epoch of the checkpoint at ``weights``, while it has not ended."""
 
 FINISHING = "finishing"
 """Fact of a trial: it was among the best when nothing was left to start, so it trains to its end."""
@@ -62,18 +60,26 @@ class Fidelity:
     def checkpoint(self, trial: Trial) -> tuple[Trial, bytes | None]:
         """Return the trial as it goes on, and from where: from its beginning when its checkpoint is gone."""
         if CHECKPOINT not in trial.extra:
-            return trial, None
+            return from_start(trial, self._task.objectives) if KNOWN in trial.extra else trial, None
         found = self._memory.get(trial.number) or (self._keeper.load(trial.weights) if trial.weights else None)
         if found is not None:
-            return trial, found
+            return going_on(trial), found
         self._warn(f"trial {trial.number}: its checkpoint is missing or damaged; it starts again from its beginning")
-        return self._without(trial), None
+        return self.without(trial), None
+
+    def rests(self, trial: Trial) -> bool:
+        """Return whether a trial that has come as far as it has, somewhere, has been at its first milestone."""
+        if self._pauser is None or self._task.spares(trial.candidate):
+            return False
+        first = self._pauser.milestone(replace(trial, reports=(), curve=(), scores=None))
+        return first <= trial.epoch < trial.epochs
 
     def rewound(self, trial: Trial) -> Trial:
         """Return a trial as its last checkpoint knows it: what it reported after that is reported again."""
         if trial.number not in self._memory and not trial.weights:
-            return self._without(trial)
-        return until(trial, int(trial.extra.get(CHECKPOINT, 0)), self._task.objectives)
+            return self.without(trial)
+        last = max(int(trial.extra.get(CHECKPOINT, 0)), int(trial.extra.get(KNOWN, 0)))
+        return until(trial, last, self._task.objectives)
 
     # -- pausing
 
@@ -89,7 +95,7 @@ class Fidelity:
         When no disk takes its checkpoint, it goes on from memory; but it cannot rest, and is stopped.
         """
         verdict = self._verdicts.pop(trial.number, Verdict.CONTINUE)
-        if seconds < NEARLY * _needed(trial):
+        if seconds < NEARLY * _needed(trial, trial.epochs - trial.epoch):
             verdict = Verdict.PAUSE
         place = self._keeper.rest(trial, event.weights) if event.weights else ""
         if event.weights and (place or verdict is not Verdict.PAUSE):
@@ -107,10 +113,20 @@ class Fidelity:
         self._ledger.finish(self.closed(ended), event=event)
 
     def closed(self, trial: Trial) -> Trial:
-        """Return a trial that has ended without its checkpoint, which goes at the next ``sweep``."""
+        """Return a trial that has ended without its checkpoint, which goes at the next ``sweep``.
+
+        That of one that was stopped may stay for later searches; what was known from an earlier one is an answer.
+        """
         self._verdicts.pop(trial.number, None)
+        if CHECKPOINT not in trial.extra:
+            return settled(trial)
+        worth = trial.state is State.STOPPED and trial.scores is not None and not trial.inherited and trial.weights
+        place = self._keeper.stay(trial, trial.weights) if worth else ""
+        if place:
+            self._memory.pop(trial.number, None)
+            return replace(trial, weights="", extra={**trial.extra, LEFT: place})
         self._replace(trial)
-        return replace(trial, weights="") if CHECKPOINT in trial.extra else trial
+        return settled(replace(trial, weights=""))
 
     def sweep(self) -> None:
         """Remove checkpoints that no record names any more; called after a commit."""
@@ -173,10 +189,10 @@ class Fidelity:
 
     # -- keeping
 
-    def _without(self, trial: Trial) -> Trial:
+    def without(self, trial: Trial) -> Trial:
+        """Return a trial as it begins again without its checkpoint; what another search's curve tells stays known."""
         self._replace(trial)
-        extra = {name: value for name, value in trial.extra.items() if name != CHECKPOINT}
-        return until(replace(trial, weights="", extra=extra), 0, self._task.objectives)
+        return from_start(trial, self._task.objectives)
 
     def _replace(self, trial: Trial) -> None:
         """Note that the checkpoint a trial has is no longer needed."""
@@ -201,5 +217,6 @@ def _at(trial: Trial, epoch: int) -> float:
 
 def _needed(trial: Trial, epochs: int | None = None) -> float:
     """Return about how many seconds a trial takes for some more epochs, by default to its end."""
+    again = trial.epoch if KNOWN in trial.extra and CHECKPOINT not in trial.extra else 0
     # The last epoch speaks: the first one of an attempt also warms up.
-    return trial.reports[-1].seconds * (trial.epochs - trial.epoch if epochs is None else epochs)
+    return trial.reports[-1].seconds * (trial.epochs - trial.epoch + again if epochs is None else epochs)

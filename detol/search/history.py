@@ -18,6 +18,9 @@ REPEATABLE = (State.COMPLETED, State.STOPPED, State.DIVERGED, State.REFUSED)
 TIME_UP = "the time of the search is used up"
 """Why a trial was stopped that nobody judged: another search may have more time."""
 
+PLACES = ("checkpoint", "checkpoint_epoch", "spared_epochs", "spared_seconds")
+"""Facts of a trial that are its own, not those of one that repeats it (see :mod:`detol.search.spared`)."""
+
 COSTS = ("params", "multiply_adds", "activation_bytes", "depth")
 """Facts of a trial that are known before it is trained."""
 
@@ -96,7 +99,8 @@ def copy(trial: Trial, candidate: Candidate, name: str) -> Trial | None:
     if trial.state not in REPEATABLE or trial.reason == TIME_UP or not _same(trial, candidate):
         return None
     reused = "" if trial.state is State.REFUSED else trial.reused or f"{name}/{trial.number}"
-    return replace(trial, candidate=candidate, reused=reused, seconds=0.0, attempt=1)
+    extra = {name: value for name, value in trial.extra.items() if name not in PLACES}
+    return replace(trial, candidate=candidate, reused=reused, seconds=0.0, attempt=1, extra=extra)
 
 
 def _same(trial: Trial, candidate: Candidate) -> bool:

@@ -13,6 +13,9 @@ from detol.search.records import Candidate, Event, Objective, Origin, Report, St
 from detol.search.tally import Tally
 from detol.spaces.decisions import Decisions
 
+AWAITED = "awaits"
+"""Fact of a trial that runs in the record alone: the search that trains the same thing now."""
+
 
 class Ledger:
     """The trials of one search: those that run, wait, rest and have ended, and which the strategy was not told yet.
@@ -28,6 +31,7 @@ class Ledger:
         running: by number, those that a worker has.
         waiting: those that go to the next free worker: another attempt, or on from a milestone.
         resting: by number, those that are PAUSED.
+        awaited: by number, those that another search trains now: they run in the record, and no worker has them.
     """
 
     def __init__(
@@ -41,6 +45,7 @@ class Ledger:
         self.running: dict[int, Trial] = {}
         self.waiting: deque[Trial] = deque()
         self.resting: dict[int, Trial] = {}
+        self.awaited: dict[int, Trial] = {}
         self._store, self._tracker, self._objectives = store, tracker, objectives
         self._ended: list[Trial] = []
         self._notice = ended
@@ -49,7 +54,7 @@ class Ledger:
     @property
     def open(self) -> int:
         """How many trials have started and not ended."""
-        return len(self.running) + len(self.waiting) + len(self.resting)
+        return len(self.running) + len(self.waiting) + len(self.resting) + len(self.awaited)
 
     @property
     def ended(self) -> Sequence[Trial]:
@@ -68,7 +73,8 @@ class Ledger:
 
     def others(self, but: Container[int]) -> Iterator[Trial]:
         """Yield all trials except those with the numbers in ``but``."""
-        parts = itertools.chain(self._ended, self.resting.values(), self.waiting, self.running.values())
+        there = (self.resting.values(), self.awaited.values(), self.waiting, self.running.values())
+        parts = itertools.chain(self._ended, *there)
         return (trial for trial in parts if trial.number not in but)
 
     def add(self, trial: Trial) -> None:
@@ -88,17 +94,33 @@ class Ledger:
 
     def wait(self, trial: Trial, *, first: bool = False) -> None:
         """Record a trial that will run again or go on, before all that wait (``first``) or after them."""
+        trial = _not_awaited(trial)
         self._store.record(trial)
         if first:
             self.waiting.appendleft(trial)
         else:
             self.waiting.append(trial)
 
-    def rest(self, trial: Trial, event: Event | None) -> None:
+    def await_(self, trial: Trial, search: str) -> None:
+        """Record that a trial waits for what another search trains."""
+        trial = replace(trial, state=State.RUNNING, extra={**trial.extra, AWAITED: search})
+        self.awaited[trial.number] = trial
+        self._store.record(trial)
+
+    def resume(self, number: int) -> None:
+        """Forget that a trial waits for another search: it is recorded otherwise next."""
+        del self.awaited[number]
+
+    def rest(self, trial: Trial, event: Event | None, *, new: bool = False) -> None:
         """Record a trial that is PAUSED; the strategy is told how far it has come."""
+        trial = _not_awaited(trial)
         self.resting[trial.number] = trial
         self.tally.paused = len(self.resting)
-        self._store.record(trial, event)
+        if new:
+            self._store.add(trial)
+        else:
+            self._store.record(trial, event)
+        self._store.release(trial)
         self._tracker.record(trial, event)
         self._tell_later(trial)
 
@@ -113,10 +135,12 @@ class Ledger:
 
     def finish(self, trial: Trial, *, new: bool = False, event: Event | None = None) -> None:
         """Record a trial that has ended."""
+        trial = _not_awaited(trial)
         if new:
             self._store.add(trial)
         else:
             self._store.record(trial, event)
+        self._store.release(trial)
         self.resting.pop(trial.number, None)
         self.tally.paused = len(self.resting)
         self._tracker.record(trial, event)
@@ -150,7 +174,8 @@ class Ledger:
 
     def give_up_waiting(self) -> Sequence[Trial]:
         """Return what waits, and forget it: in the record it still runs, as a resume will find it."""
-        given, self.waiting = list(self.waiting), deque()
+        given, self.waiting = [*self.waiting, *self.awaited.values()], deque()
+        self.awaited.clear()
         return given
 
     def _tell_later(self, trial: Trial) -> None:
@@ -161,6 +186,12 @@ class Ledger:
         self.tally.add(trial)
         self._notice(trial)
         self._ended.append(_thin(trial, self._objectives))
+
+
+def _not_awaited(trial: Trial) -> Trial:
+    if AWAITED not in trial.extra:
+        return trial
+    return replace(trial, extra={name: value for name, value in trial.extra.items() if name != AWAITED})
 
 
 _NOBODY = Candidate(Decisions(), chain(), Origin.SAMPLE)

@@ -1,13 +1,13 @@
 """Taking up the past: this search where it stands, or an identical search from its log."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from detol.search.fidelity import Fidelity
 from detol.search.history import History, number_of, replay
-from detol.search.ledger import Ledger
-from detol.search.protocols import Store, Strategy
+from detol.search.ledger import AWAITED, Ledger
+from detol.search.protocols import Store, Strategy, Telling
 from detol.search.records import Candidate, Origin, State, Trial
 from detol.search.task import Task
 
@@ -45,7 +45,9 @@ def restore(
         expect(named)
     told = replay(History("resume", store.steps(), trials), strategy, task.objectives, warn)
     for trial in trials.values():
-        if trial.state is State.RUNNING:
+        if trial.state is State.RUNNING and AWAITED in trial.extra:
+            ledger.await_(trial, str(trial.extra[AWAITED]))
+        elif trial.state is State.RUNNING:
             ledger.wait(again(trial, "the controller ended while it ran", fidelity))
         else:
             ledger.recall(trial, told=(trial.number if trial.state.final else (trial.number, trial.epoch)) in told)
@@ -84,7 +86,7 @@ def follow(
             return
         done[found.number] = found
     for asked, told in twin.steps:
-        if full(asked) or any(number_of(each) not in done for each in told):
+        if full(asked) or not all(_tells(each, done) for each in told):
             return
         ledger.repeat(strategy, asked, told, done)
         for candidate in strategy.ask(asked) if asked else ():
@@ -92,3 +94,11 @@ def follow(
             if found is not None:
                 done[found.number] = found
         commit()
+
+
+def _tells(told: Telling, done: Mapping[int, Trial]) -> bool:
+    """Whether a trial that was repeated has come as far as the twin told of it."""
+    trial = done.get(number_of(told))
+    if trial is None:
+        return False
+    return trial.state.final if isinstance(told, int) else trial.epoch >= told[1]

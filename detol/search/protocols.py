@@ -6,6 +6,7 @@ hold none of them: they get a :class:`~detol.search.records.Job` and answer with
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -17,6 +18,14 @@ from detol.spaces.decisions import Choice, Decisions
 
 Telling: TypeAlias = int | tuple[int, int]
 """What a strategy was told of: the number of a trial that had ended, or (number, epoch) of one that rested there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Who holds the lease on a training: a search, and the seed it trains with."""
+
+    search: str
+    seed: int
 
 
 @runtime_checkable
@@ -192,15 +201,44 @@ class Store(Protocol):
         """Return the trials of this search by number."""
         ...
 
+    @property
+    def name(self) -> str:
+        """Name of the search."""
+        ...
+
     def known(
-        self, digest: str, recipe: str, data: str, epochs: int, topology: Topology | None = None
+        self,
+        digest: str,
+        recipe: str,
+        data: str,
+        epochs: int,
+        topology: Topology | None = None,
+        *,
+        unfinished: bool = False,
+        any_length: bool = False,
     ) -> Sequence[Trial]:
         """Return finished scored trials of any search with this topology, recipe, data and schedule length.
 
         A hit on the digest is confirmed by an exact isomorphism check against ``topology`` where it is given.
+        ``unfinished``: those that rest as well. ``any_length``: whatever the length of their schedule.
 
         Their ``reused`` says where each one stands (``SEARCH/NUMBER``). Completed ones come first, then by epochs.
         """
+        ...
+
+    def lease(self, trial: Trial) -> "Held | None":
+        """Take the lease on the training of a trial (topology, recipe, data, schedule length), durable at once.
+
+        A lease ends when it is released, when its search ends or its controller dies, or when no commit of its search
+        has renewed it for some minutes. Taking one's own again is no error.
+
+        Returns:
+            Who holds it; ``None``: this search does from now on.
+        """
+        ...
+
+    def release(self, trial: Trial) -> None:
+        """Give back the lease on the training of a trial at the next ``commit``, with its result; idempotent."""
         ...
 
 
@@ -244,12 +282,23 @@ class Keeper(Protocol):
         """
         ...
 
+    def stay(self, trial: Trial, place: str) -> str:
+        """Keep the checkpoint of a trial that was stopped, for later searches that come to the same training.
+
+        Returns:
+            ``place``; empty when it is not worth keeping (it is dropped later), or not a checkpoint of this keeper.
+        """
+        ...
+
     def load(self, place: str) -> bytes | None:
-        """Return a stored checkpoint, or weights, or ``None`` when they are no longer there as they were stored."""
+        """Return a stored checkpoint, or weights, or ``None`` when they are no longer there as they were stored.
+
+        Also those that another search left.
+        """
         ...
 
     def drop(self, place: str) -> None:
-        """Remove a stored checkpoint; idempotent."""
+        """Remove a stored checkpoint; idempotent. What another search left stays."""
         ...
 
 
@@ -258,4 +307,8 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Return seconds since some fixed moment; never falls."""
+        ...
+
+    def wait(self, seconds: float) -> None:
+        """Let so many seconds pass: there is nothing to do but to wait for another search."""
         ...

@@ -71,6 +71,15 @@ class Recipe:
                 raise UsageError(f"recipe {name} must be {rule}, got {getattr(self, name)!r}")
 
     @property
+    def anytime(self) -> bool:
+        """Whether the first epochs of a longer training are a shorter one, to the bit.
+
+        So it is where no learning rate depends on the number of all steps: a constant schedule without warm-up. The
+        ninth epoch of a cosine over 27 is not the end of a cosine over 9.
+        """
+        return self.schedule == "constant" and self.warmup == 0
+
+    @property
     def digest(self) -> str:
         """``r1:`` and 16 hexadecimal digits over all settings."""
         text = json.dumps(asdict(self), sort_keys=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from detol.search.records import Origin, State, Trial
 from detol.search.scoring import better
+from detol.search.spared import spared, trained
 
 
 @dataclass(slots=True)
@@ -20,6 +21,7 @@ class Tally:
         epochs: trained here.
         spared: epochs that stopping left out.
         answered: epochs that reuse answered.
+        continued: of the trained ones, those that went on from a checkpoint of another search.
         paused: resting now; they are in none of the other counts.
         best: the best trial so far, weights inherited or not.
         scratch: the best that was trained from scratch.
@@ -36,6 +38,7 @@ class Tally:
     epochs: int = 0
     spared: int = 0
     answered: int = 0
+    continued: int = 0
     paused: int = 0
     retrained: int = 0
     best: Trial | None = None
@@ -50,12 +53,13 @@ class Tally:
             self.refused += 1
             return
         self.trials += 1
+        self.answered += spared(trial)
         if trial.reused:
             self.reused += 1
-            self.answered += trial.epoch
         else:
             self.trained += 1
-            self.epochs += trial.epoch
+            self.epochs += trained(trial)
+            self.continued += spared(trial) > 0
         if trial.state is State.STOPPED:
             self.stopped += 1
             self.spared += trial.epochs - trial.epoch

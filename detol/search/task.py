@@ -36,6 +36,7 @@ class Task:
         assess: costs of a topology, and whether it may be trained.
         inherit: how a candidate takes over the weights of a trained parent (``match``, ``morph``), or ``off``. One that
             comes with a record of its own (``Candidate.transfer``) always does.
+        reuse: which results of other searches answer: ``always``, ``same-seed`` (of the training), or ``never``.
     """
 
     space: SearchSpace
@@ -49,6 +50,11 @@ class Task:
     references: bool = True
     assess: Callable[[Candidate], Assessment] = lambda _: Assessment()
     inherit: str = "off"
+    reuse: str = "always"
+
+    def inherits(self, candidate: Candidate) -> bool:
+        """Return whether a candidate starts from the weights of a parent, where these are there."""
+        return self.inherit != "off" and bool(candidate.parents) and not candidate.named
 
     def spares(self, candidate: Candidate) -> bool:
         """Return whether a candidate trains to its end: a reference does, so that no search ends below it.

@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,8 @@ def trial(number, score=0.5, state=State.COMPLETED, epoch=3, weights=""):
     return Trial(number, candidate, state, 9, reports=reports, curve=(score,) * epoch, scores=(score,), weights=weights)
 
 
-def resting(number, epoch=3, weights=""):
-    return trial(number, state=State.PAUSED, epoch=epoch, weights=weights)
+def resting(number, epoch=3, score=0.5, weights=""):
+    return trial(number, score, state=State.PAUSED, epoch=epoch, weights=weights)
 
 
 def files(home):
@@ -75,14 +76,46 @@ def test_a_damaged_checkpoint_is_none(tmp_path, damage):
     assert folder.load(place) is None
 
 
-@pytest.mark.parametrize("place", ["", "x", "../../etc/passwd", "weights/other/0-1-00000000.checkpoint", "weights/s/x"])
+@pytest.mark.parametrize(
+    "place",
+    ["", "x", "../../etc/passwd", "weights/../0-1-00000000.checkpoint", "weights/s/x", "weights/s/../other/0-1-0.x"],
+)
 def test_foreign_places_are_neither_read_nor_removed(tmp_path, place):
-    other = tmp_path / "weights/other/0-1-00000000.checkpoint"
-    write_whole(other, b"")
+    others = [tmp_path / name / "0-1-00000000.checkpoint" for name in (".", "weights/other")]
+    for other in others:
+        write_whole(other, b"")
     folder = WeightsFolder(tmp_path, "s")
     assert folder.load(place) is None
     folder.drop(place)
-    assert other.exists()
+    assert all(other.exists() for other in others)
+
+
+def test_what_another_search_left_is_read_and_not_removed(tmp_path):
+    place = WeightsFolder(tmp_path, "other").rest(resting(0), b"one")
+    folder = WeightsFolder(tmp_path, "s")
+    assert folder.load(place) == b"one"
+    assert folder.stay(resting(0), place) == ""
+    folder.drop(place)
+    assert folder.load(place) == b"one"
+
+
+def test_the_checkpoints_of_those_that_came_furthest_stay_the_best_of_them(tmp_path):
+    folder = WeightsFolder(tmp_path, "s", left=2)
+    rested = [resting(0, 1, 0.9), resting(1, 3, 0.5), resting(2, 3, 0.6), resting(3, 1, 0.99)]
+    places = [folder.rest(trial, b"%d" % trial.number) for trial in rested]
+    stayed = [folder.stay(trial, place) for trial, place in zip(rested, places, strict=True)]
+    assert stayed == [*places[:3], ""]
+    folder.drop(places[3])  # as the fidelity does with what does not stay
+    assert [folder.load(place) for place in places] == [None, b"1", b"2", None]
+    ended = [
+        replace(trial, state=State.STOPPED, weights="", extra={"checkpoint": place})
+        for trial, place in zip(rested[:3], places, strict=False)
+    ]
+    again = WeightsFolder(tmp_path, "s", left=2, known=tuple(ended))  # a resume knows what was left
+    assert [again.load(place) for place in places[:3]] == [None, b"1", b"2"]
+    better = resting(4, 9, 0.1)
+    assert again.stay(better, again.rest(better, b"4"))
+    assert [again.load(place) for place in places[:3]] == [None, None, b"2"]
 
 
 class FullDisk:

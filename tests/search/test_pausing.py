@@ -17,6 +17,7 @@ from detol.search.history import TIME_UP, History
 from detol.search.limits import Limits
 from detol.search.recipe import Recipe
 from detol.search.records import Ended, Objective, Origin, State, Verdict
+from detol.search.spared import LEFT
 from detol.search.task import Task
 from detol.spaces.decisions import Choice
 from detol.spaces.space import DecisionSpace
@@ -154,6 +155,15 @@ def make(
     return controller, store, workers
 
 
+def files(home):
+    return {path.relative_to(home).as_posix() for path in home.rglob("*.checkpoint")}
+
+
+def left(store):
+    """What a search that is over leaves for others."""
+    return {t.extra[LEFT] for t in store.trials() if t.state is State.STOPPED and LEFT in t.extra}
+
+
 def outcome(store):
     return [
         (t.number, t.digest, t.state, t.reason, t.scores, t.curve, [r.epoch for r in t.reports]) for t in store.trials()
@@ -276,7 +286,7 @@ def test_a_search_killed_at_any_turn_ends_as_if_it_had_not_been(kind, tmp_path):
         assert outcome(resumed) == expected
         assert resumed.steps() == whole.steps()
         assert lines == []
-        assert list(home.rglob("*.checkpoint")) == []
+        assert files(home) == left(resumed)
 
 
 def test_killed_again_and_again_no_epoch_is_recorded_twice(tmp_path):
@@ -366,7 +376,7 @@ def test_a_checkpoint_that_is_gone_or_damaged_costs_a_warning_and_a_new_start(da
     assert [(t.number, t.curve, t.state) for t in store.trials()] == [
         (t.number, t.curve, t.state) for t in whole.trials()
     ]
-    assert list(tmp_path.rglob("*.checkpoint")) == []
+    assert files(tmp_path) == left(store)
 
 
 class NoRoom(NoWeights):
@@ -525,19 +535,20 @@ def test_an_interrupted_twin_is_followed_to_what_still_rested():
     assert len({t.digest for t in again.trials()}) == 14
 
 
-def test_completed_results_answer_a_pausing_search_and_rested_ones_do_not():
+def test_completed_results_answer_a_pausing_search_and_rested_ones_tell_their_rungs():
     database = MemoryDatabase()
     first, store, _ = make(database=database, name="a", trials=14)
     first.run()
-    completed = {t.digest for t in store.trials() if t.state is State.COMPLETED}
-    second, again, _ = make(database=database, name="b", trials=14, strategy=Told(SPACE, seed=2))
+    known = {t.digest: t for t in store.trials()}
+    second, again, workers = make(database=database, name="b", trials=14, strategy=Told(SPACE, seed=2))
     second.run()
-    known = {t.digest for t in store.trials()}
+    assert any(known[t.digest].state is State.STOPPED for t in again.trials() if t.digest in known)
     for trial in again.trials():
-        assert bool(trial.reused) == (trial.digest in completed)
-        if trial.reused:
-            assert (trial.state, trial.epoch) == (State.COMPLETED, EPOCHS)
-    assert any(t.digest in known - completed for t in again.trials())
+        earlier = known.get(trial.digest)
+        assert bool(trial.reused) == bool(earlier and trial.epoch == earlier.epoch)
+        if earlier:
+            assert trial.reports[: earlier.epoch] == earlier.reports  # none is worse off than it was
+    assert workers.busy == sum(t.epoch for t in again.trials() if not t.reused)  # what went on began anew: no file
 
 
 def test_a_resting_trial_answers_nobody():

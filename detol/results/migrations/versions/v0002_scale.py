@@ -68,6 +68,7 @@ def _create_tables() -> None:
         _number("epochs"),
         sa.Column("search", sa.Integer, sa.ForeignKey("searches.id", name="fk_leases_search"), nullable=False),
         sa.Column("number", sa.Integer, nullable=False),
+        sa.Column("seed", sa.BigInteger, nullable=False),
         _text("owner"),
         sa.Column("expires", sa.Double, nullable=False),
     )
