@@ -1,0 +1,143 @@
+"""Statistics of the paths from input to output: what a signal meets on its way, by kind of operation.
+
+Counts of patterns (:mod:`detol.embedding.graph_features`) say what is there; these say what must be passed: the least
+and most operations of a kind on a path, how many paths meet none of them, and how deep a network is that avoids them.
+All are dynamic programmes over the nodes, linear in the edges, so that a graph with 10^12 paths takes no longer.
+
+Two weights of a path: each path alike, and by the share of the variance that arrives through it. For the second, terms
+of a sum are taken as uncorrelated, an operation with weights (which normalises) sets the variance to 1, and one without
+keeps it, but for pooling, which averages part of it away (the mean-field view of signal propagation, Schoenholz et al.
+2017, arXiv 1611.01232, with one number for each node).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detol.embedding.light import Light, Terms
+from detol.graph.ops import KINDS, Operation
+
+POOLED = 0.4
+"""Share of the variance that is left after pooling: between 1/9 (no correlation of neighbours) and 1."""
+
+ALL, WEIGHTED = "all", "weighted"
+"""Groups that every graph has: all operations, and those with weights."""
+
+Doubles = NDArray[np.float64]
+
+
+def path_statistics(graph: Light) -> Mapping[str, float]:
+    """Return the statistics of one level of a topology (a cell counts as one operation), all finite.
+
+    For each group G (``all``, ``weighted``, each kind, each kind with its kernel): ``path_least:G``, ``path_most:G``,
+    ``path_mean:G`` (operations of G on a path), ``path_none:G`` (share of paths without), ``path_reach:G`` (most
+    operations with weights on a path without G; -1: there is no such path), and by share of variance
+    ``flow_mean:G``, ``flow_spread:G`` (standard deviation), ``flow_none:G``. Besides ``flow_gain``, the logarithm of
+    the variance at the output, ``width`` (most nodes at one depth) and ``density`` (edges for each two nodes).
+    """
+    return _statistics(tuple(map(groups_of, graph.nodes)), graph.terms)
+
+
+def groups_of(node: "Operation | Light") -> tuple[str, ...]:
+    """Return the groups that a node belongs to; none for the input, the output and sums."""
+    if isinstance(node, Light):
+        return (ALL, WEIGHTED, "cell")
+    return _groups(node)
+
+
+@lru_cache(maxsize=4096)
+def _groups(node: Operation) -> tuple[str, ...]:
+    if node.kind in ("input", "output", "add"):
+        return ()
+    values = dict(node.parameters)
+    found = [ALL, *([WEIGHTED] if KINDS[node.kind].weighted else []), node.kind]
+    if node.kind == "symbol":
+        found[-1] = f"symbol {values['value']}"
+    elif "kernel" in values:
+        found.append(f"{node.kind} {values['kernel']}")
+    return tuple(found)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What is known at a node, for each group, over the paths that lead to it."""
+
+    least: Doubles
+    most: Doubles
+    reach: Doubles
+    # Total weight of the paths, and sums over them: of the count, and where it is zero.
+    paths: float
+    total: Doubles
+    none: Doubles
+    # The same by share of variance (the shares add up to 1), with the squares.
+    flow: Doubles
+    flow_squares: Doubles
+    flow_none: Doubles
+    variance: float
+
+
+@lru_cache(maxsize=8192)
+def _statistics(groups: tuple[tuple[str, ...], ...], terms: tuple[Terms, ...]) -> Mapping[str, float]:
+    names = sorted({ALL, WEIGHTED}.union(*groups))
+    place = {name: number for number, name in enumerate(names)}
+    here = np.zeros((len(groups), len(names)))
+    for node, own in enumerate(groups):
+        here[node, [place[name] for name in own]] = 1.0
+    zero, one = np.zeros(len(names)), np.ones(len(names))
+    readings = [_Reading(zero, zero, zero, 1.0, zero, one, zero, zero, one, 1.0)]
+    for node in range(1, len(groups)):
+        entering = [(readings[source], times) for source, times in terms[node]]
+        readings.append(_through(entering, here[node], groups[node], here[node, place[WEIGHTED]]))
+    last = readings[-1]
+    spread = np.sqrt(np.maximum(0.0, last.flow_squares - last.flow**2))
+    values = {
+        "path_least": last.least,
+        "path_most": last.most,
+        "path_mean": last.total / last.paths,
+        "path_none": last.none / last.paths,
+        "path_reach": np.maximum(last.reach, -1.0),
+        "flow_mean": last.flow,
+        "flow_spread": spread,
+        "flow_none": last.flow_none,
+    }
+    found = {f"{key}:{name}": float(row[at]) for key, row in values.items() for name, at in place.items()}
+    return {**found, "flow_gain": float(np.log(last.variance)), **_shape(terms)}
+
+
+def _through(
+    entering: Sequence[tuple[_Reading, int]], own: Doubles, groups: tuple[str, ...], weighted: float
+) -> _Reading:
+    """Return the reading behind a node, from what enters it (each with its multiplicity)."""
+    paths = sum(r.paths * times for r, times in entering)
+    scale = 1.0 if paths < 1e12 else 1e12 / paths  # ratios alone count: they stay as they are
+    variance = sum(r.variance * times**2 for r, times in entering)
+    shares = [r.variance * times**2 / variance for r, times in entering]
+    flow = np.sum([share * r.flow for share, (r, _) in zip(shares, entering, strict=True)], axis=0)
+    squares = np.sum([share * r.flow_squares for share, (r, _) in zip(shares, entering, strict=True)], axis=0)
+    without = np.sum([share * r.flow_none for share, (r, _) in zip(shares, entering, strict=True)], axis=0)
+    free = own == 0
+    return _Reading(
+        least=np.min([r.least for r, _ in entering], axis=0) + own,
+        most=np.max([r.most for r, _ in entering], axis=0) + own,
+        reach=np.where(free, np.max([r.reach for r, _ in entering], axis=0) + weighted, -np.inf),
+        paths=paths * scale,
+        total=scale * (np.sum([times * r.total for r, times in entering], axis=0) + own * paths),
+        none=scale * np.where(free, np.sum([times * r.none for r, times in entering], axis=0), 0.0),
+        flow=flow + own,
+        flow_squares=squares + 2 * flow * own + own,
+        flow_none=np.where(free, without, 0.0),
+        variance=1.0 if weighted else variance * (POOLED if "pool" in groups else 1.0),
+    )
+
+
+def _shape(terms: Sequence[Terms]) -> Mapping[str, float]:
+    """Return how wide and how densely connected a graph is."""
+    depth = [0] * len(terms)
+    for node in range(1, len(terms)):
+        depth[node] = 1 + max(depth[source] for source, _ in terms[node])
+    width = max(depth.count(level) for level in set(depth))
+    nodes = len(terms)
+    return {"width": float(width), "density": 2 * sum(map(len, terms)) / (nodes * (nodes - 1))}
