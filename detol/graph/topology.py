@@ -144,6 +144,12 @@ class Topology:
         """Return e.g. ``Topology(7 nodes, 9 edges)``."""
         return f"Topology({len(self.nodes)} nodes, {len(self.edges)} edges)"
 
+    def _repr_svg_(self) -> str:
+        """Return its drawing: a notebook shows it in place of the line above."""
+        from detol.graph.draw import svg
+
+        return svg(self)
+
     def __reduce__(
         self,
     ) -> tuple[type["Topology"], tuple[dict[str, "Operation | Topology"], tuple[tuple[str, str], ...]]]:

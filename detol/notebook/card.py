@@ -144,12 +144,12 @@ def table(rows: Sequence[Mapping[str, str]]) -> str:
     """Return a table of text; empty without rows."""
     if not rows:
         return ""
-    head = "".join(f'<th style="text-align:left">{escape(words(name))}</th>' for name in rows[0])
+    head = "".join(f'<th style="text-align:left">{escape(name)}</th>' for name in rows[0])
     lines = "".join(
         "<tr>" + "".join(f'<td style="text-align:left">{escape(str(cell))}</td>' for cell in row.values()) + "</tr>"
         for row in rows
     )
-    return f'<table style="margin:8px 0 0"><tr>{head}</tr>{lines}</table>'
+    return f'<table style="margin:8px 0 0;font-size:13px"><tr>{head}</tr>{lines}</table>'
 
 
 def words(name: str) -> str:

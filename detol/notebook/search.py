@@ -76,7 +76,12 @@ class Search:
 
     @classmethod
     def open(
-        cls, name: str, *, db: str = "", space: SearchSpace | None = None, strategy: Strategy | None = None
+        cls,
+        name: str,
+        *,
+        db: "str | PathLike[str]" = "",
+        space: SearchSpace | None = None,
+        strategy: Strategy | None = None,
     ) -> "Search":
         """Return a search of the results database, whoever started it.
 
@@ -188,6 +193,8 @@ class Search:
             raise UsageError(f"search {self._name or '(preparing)'!r} runs already: .wait() or .stop() first")
 
     def _check_started(self) -> None:
+        if not self._written and self.state == "preparing":
+            raise UsageError("this search is being prepared, its data are read: try again in a moment")
         if not self._written:
             raise UsageError("this search has not been started: .run(), or .start() in the background")
 
@@ -333,4 +340,7 @@ def _fixed(db: Any) -> Any:
     """Return where a results database is, whatever the working directory becomes."""
     if db is None or db == "":
         return str((config.runs_directory() / "results.db").absolute())
-    return db if not isinstance(db, str) or "://" in db else str(Path(db).expanduser().absolute())
+    if not isinstance(db, str | PathLike):
+        return db  # refused with the other settings
+    where = str(db)
+    return where if "://" in where else str(Path(where).expanduser().absolute())
