@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from detol.errors import ResultsError
 from detol.results import owner
 from detol.results.engine import insert_new
 from detol.results.schema import leases, searches
@@ -18,6 +19,8 @@ from detol.search.records import Trial
 
 if TYPE_CHECKING:
     from detol.results.changes import Place
+
+_TRIES = 5
 
 LEASE_SECONDS = 300.0
 """How long a lease lasts without being renewed: longer than any epoch between two commits should take."""
@@ -52,6 +55,16 @@ def take(connection: sa.Connection, place: "Place", token: str, trial: Trial, no
     Returns:
         The search that holds it, alive and in time; ``None``: it is taken.
     """
+    moment = (place, token, trial, now)
+    for _ in range(_TRIES):
+        taken = _take(connection, *moment)
+        if taken is not False:
+            return None if taken is True else taken
+    raise ResultsError(f"the lease on {trial.digest} changes hands all the time: try again")
+
+
+def _take(connection: sa.Connection, place: "Place", token: str, trial: Trial, now: float) -> Held | bool:
+    """Try once to take a lease: ``True`` for success, ``False`` when it changed hands meanwhile."""
     key = {"digest": trial.digest, "recipe": place.recipe, "data": place.data, "epochs": trial.epochs}
     mine = {
         "search": place.search,
@@ -62,21 +75,17 @@ def take(connection: sa.Connection, place: "Place", token: str, trial: Trial, no
     }
     new = insert_new(leases, connection.dialect.name).returning(leases.c.search)
     if connection.execute(new, {**key, **mine}).first() is not None:
-        return None
+        return True
     bound = {f"_{name}": value for name, value in key.items()}
     row = connection.execute(_HELD, bound).mappings().first()
     if row is None:  # given back in between
-        connection.execute(new, {**key, **mine})
-        return None
+        return False
     # Whoever runs that search by now may be another than the one that took the lease.
     in_time = row["lessee"] == row["owner"] and row["expires"] > now
     if row["lessee"] != token and in_time and owner.alive(row):
         return Held(str(row["name"]), int(row["seed"]))
     # Only from the one that was seen: of two that come at once, the second one finds the first.
-    if connection.execute(_TAKE_OVER.values(**mine), {**bound, "_owner": row["lessee"]}).rowcount == 1:
-        return None
-    row = connection.execute(_HELD, bound).mappings().first()
-    return None if row is None else Held(str(row["name"]), int(row["seed"]))
+    return connection.execute(_TAKE_OVER.values(**mine), {**bound, "_owner": row["lessee"]}).rowcount == 1
 
 
 def give(connection: sa.Connection, place: "Place", token: str, trials: Iterable[Trial]) -> None:

@@ -46,13 +46,13 @@ class MemoryDatabase:
     """Searches in memory, with the methods of :class:`detol.results.store.Database` that make and open them.
 
     Args:
-        clock: seconds by which leases expire.
+        clock: seconds by which leases expire; by default the machine's.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self.searches: dict[str, _Kept] = {}
         self.leases: dict[tuple[str, str, str, int], _Lease] = {}
-        self.clock = clock
+        self.clock = clock or (lambda: time.time())
 
     def create_search(
         self,

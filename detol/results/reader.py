@@ -55,6 +55,7 @@ def answers(trial: Trial, *, unfinished: bool = False) -> bool:
 
     ``unfinished``: one that rests can, too, as far as it has come.
     """
+    # Of one that rests by another's curve alone nothing was trained.
     there = trial.state.final or (unfinished and trained(trial) > 0)
     scored = trial.state.scored and there and trial.scores is not None
     return scored and not trial.reused and not trial.inherited
@@ -102,9 +103,8 @@ def known(
     if not any_length:
         values["epochs"] = epochs
     rows = connection.execute(_KNOWN[unfinished, any_length], values).mappings().all()
-    found = (placed(_complete(connection, row), row["name"]) for row in rows)
-    # Of one that rests by another's curve alone nothing was trained.
-    return [trial for trial in found if not trial.inherited and (trial.state.final or trained(trial))]
+    found = ((_complete(connection, row), row["name"]) for row in rows)
+    return [placed(trial, name) for trial, name in found if answers(trial, unfinished=unfinished)]
 
 
 def _complete(connection: sa.Connection, row: Row) -> Trial:

@@ -8,6 +8,7 @@ import gc
 import math
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,9 +21,10 @@ import sqlalchemy as sa
 from detol.errors import ResultsError, UsageError
 from detol.graph.ops import op
 from detol.graph.topology import Topology, chain
+from detol.results.leases import LEASE_SECONDS
 from detol.results.memory import MemoryDatabase, MemoryStore
 from detol.results.store import Database, SearchStore
-from detol.search.protocols import Store
+from detol.search.protocols import Held, Store
 from detol.search.recipe import Recipe
 from detol.search.records import Candidate, Ended, Origin, Report, Reported, State, Trial
 from detol.spaces.decisions import Decisions
@@ -403,3 +405,97 @@ def test_two_searches_at_once_lose_nothing(reach: Callable[[], AnyDatabase]) -> 
 def test_data_without_a_digest_are_refused(reach: Callable[[], AnyDatabase]) -> None:
     with pytest.raises(ValueError, match="digest"):
         reach().create_search("first", {}, {"name": "digits"}, RECIPE)
+
+
+def test_what_rests_is_known_as_far_as_it_has_come_to_those_who_ask(reach: Callable[[], AnyDatabase]) -> None:
+    first, second = begin(reach(), "first"), begin(reach(), "second")
+    rests = trained(trial(0), 0.5, 0.6, state=State.PAUSED)
+    told = replace(rests, number=1, extra={"known_epochs": 2, "spared_epochs": 2})  # by another's curve: no evidence
+    short = trained(trial(2, seed=6), 0.5, state=State.STOPPED)
+    for one in (short, rests, told):
+        first.add(one)
+    asked = (rests.digest, RECIPE.digest, str(DATA["digest"]), 3)
+    expected = [replace(t, reused=f"first/{t.number}") for t in (rests, short)]
+    assert list(first.known(*asked, unfinished=True)) == expected
+    first.commit()
+    for store in (first, second):
+        assert list(store.known(*asked, unfinished=True)) == expected
+        assert list(store.known(*asked)) == expected[1:]
+
+
+def test_schedules_of_any_length_are_known_to_those_who_ask(reach: Callable[[], AnyDatabase]) -> None:
+    first, second = begin(reach(), "first"), begin(reach(), "second")
+    exact, longer = trained(trial(0), 0.5, 0.6, 0.7), trained(trial(1, epochs=9), 0.5, 0.6, state=State.STOPPED)
+    for one in (exact, longer):
+        first.add(one)
+    asked = (exact.digest, RECIPE.digest, str(DATA["digest"]), 3)
+    expected = [replace(t, reused=f"first/{t.number}") for t in (exact, longer)]
+    assert list(first.known(*asked, any_length=True)) == expected
+    first.commit()
+    for store in (first, second):
+        assert list(store.known(*asked, any_length=True)) == expected
+        assert list(store.known(*asked)) == expected[:1]
+        assert list(store.known(exact.digest, "r1:00", *asked[2:], any_length=True)) == []
+
+
+def test_a_lease_is_held_until_the_result_is_there(reach: Callable[[], AnyDatabase]) -> None:
+    first, second = begin(reach(), "first"), begin(reach(), "second")
+    mine, theirs = trial(0, seed=7), trial(5, seed=8)
+    assert first.lease(mine) is None
+    assert first.lease(mine) is None  # again is no error
+    assert second.lease(theirs) == Held("first", 7)
+    assert second.lease(replace(theirs, epochs=9)) is None  # another training
+    assert second.lease(trial(6, width=16)) is None
+    first.add(mine)
+    first.record(trained(mine, 0.5, 0.6, 0.7))
+    first.release(mine)
+    first.release(mine)
+    assert second.lease(theirs) == Held("first", 7)
+    first.commit()
+    assert second.known(theirs.digest, RECIPE.digest, str(DATA["digest"]), 3)
+    assert second.lease(theirs) is None
+    first.release(mine)  # it is not its own any more
+    first.spend(1.0)
+    first.commit()
+    assert first.lease(mine) == Held("second", 8)
+
+
+def test_a_lease_is_of_one_recipe_and_data_set(reach: Callable[[], AnyDatabase]) -> None:
+    first = begin(reach(), "first")
+    other = reach().create_search("other", {}, {**DATA, "digest": "x1:other"}, RECIPE)
+    slow = reach().create_search("slow", {}, DATA, replace(RECIPE, learning_rate=0.01))
+    assert [store.lease(trial(0)) for store in (first, other, slow)] == [None] * 3
+
+
+@pytest.mark.parametrize("end", ["finish", "close", "die"])
+def test_a_search_that_ends_in_whatever_way_holds_no_lease(reach: Callable[[], AnyDatabase], end: str) -> None:
+    first, second = begin(reach(), "first"), begin(reach(), "second")
+    assert first.lease(trial(0)) is None
+    assert second.lease(trial(0)) == Held("first", 0)
+    if end == "die":
+        del first
+        gc.collect()
+    else:
+        getattr(first, end)()
+    assert second.lease(trial(0)) is None
+    again = reach().open_search("first")
+    assert again.lease(trial(0)) == Held("second", 0)
+
+
+def test_a_lease_that_nobody_renews_expires_and_commits_renew_it(
+    reach: Callable[[], AnyDatabase], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = begin(reach(), "first"), begin(reach(), "second")
+    now, start = time.time(), time.time()
+    monkeypatch.setattr("time.time", lambda: now)
+    assert first.lease(trial(0)) is None
+    for _ in range(3):
+        now += 0.9 * LEASE_SECONDS
+        assert second.lease(trial(0)) == Held("first", 0)
+        first.commit()  # there is nothing to write: a heartbeat alone
+    assert now > start + LEASE_SECONDS
+    now += 1.1 * LEASE_SECONDS  # its controller hangs
+    assert second.lease(trial(0)) is None
+    first.spend(1.0)
+    first.commit()  # it wakes up: what it lost stays lost
+    assert first.lease(trial(0)) == Held("second", 0)
