@@ -27,6 +27,7 @@ class Origin(StrEnum):
     POLICY = "policy"
     GUIDED = "guided"
     OPTUNA = "optuna"
+    WARM = "warm"
     GROW = "grow"
     PRUNE = "prune"
     RETRAIN = "retrain"

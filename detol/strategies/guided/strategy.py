@@ -12,6 +12,7 @@ from detol.embedding.graph_features import Floats
 from detol.errors import UsageError
 from detol.search.protocols import SearchSpace
 from detol.search.records import Candidate, Origin, State, Trial
+from detol.search.warm import WarmSource
 from detol.spaces.decisions import Decisions
 from detol.strategies.base import Identity, Proposer, Told, complete
 from detol.strategies.guided.forest import Forest
@@ -28,6 +29,8 @@ from detol.strategies.guided.models import (
 )
 from detol.strategies.guided.pool import pool_of
 from detol.strategies.guided.prices import prices
+from detol.strategies.guided.transfer import MEMBERS, TransferModel
+from detol.strategies.guided.warm import Warmth
 from detol.strategies.guided.warp import log_regret, standardised
 
 SETTINGS = 48
@@ -47,6 +50,9 @@ CANDIDATES = 1_500
 """A large space's pool is cut down to so many candidates when it grows beyond ``ROWS``."""
 LEADERS = 10
 """The best told, of which candidates of a large space are mutations and crossings."""
+
+ANCHORS = (Origin.REFERENCE, Origin.SAMPLE)
+"""Origins of trials that no model proposed."""
 
 
 class Guided(Proposer):
@@ -70,6 +76,8 @@ class Guided(Proposer):
         references: whether it starts from the space's references (those that are tried anyway are left out).
         thrift: power of the seconds of an epoch by which expected improvement is divided, in [0, 1]: 0 when trainings
             are counted, 1 when time is.
+        warm: records of other data sets: they propose from the first trial on, as far as the results bear them out
+            (:mod:`detol.strategies.guided.transfer`).
         seed: of all random numbers.
         identity: what makes two candidates the same one.
 
@@ -89,6 +97,7 @@ class Guided(Proposer):
         members: int = 4,
         references: bool = True,
         thrift: float = 0.0,
+        warm: Sequence[WarmSource] = (),
         seed: int = 0,
         identity: Identity | None = None,
     ) -> None:
@@ -113,6 +122,9 @@ class Guided(Proposer):
         self._blocked: set[int] = set()
         self._ranked: Rows = np.zeros(0, np.intp)  # rows by the last expected improvement, best first
         self._model: Model | None = None
+        self._warm = Warmth(self._pool, space, warm, self._settings)
+        self._trust = 1.0  # in the sources of a warm start
+        self._anchored = False  # whether something is tried that no source proposed
         self._forest: tuple[Forest, int] | None = None
 
     @property
@@ -134,6 +146,7 @@ class Guided(Proposer):
             if self._thrift and trial.reports:
                 # The least, not the mean: the first epoch also warms up, and others may have been in its way.
                 self._seconds[row] = max(1e-6, min(report.seconds for report in trial.reports))
+            self._anchored |= trial.candidate.origin in ANCHORS
             if told.scored:
                 self._leaders = sorted([*self._leaders, told], key=lambda told: -told.score)[:LEADERS]
 
@@ -160,15 +173,15 @@ class Guided(Proposer):
         self._model = None
         if not self._pool.whole:
             self._gather()
-        if self._best is not None and len(self._seen) >= self._initial:
+        if self._warm or (self._best is not None and len(self._seen) >= self._initial):
             self._model = self._fit()
 
     def propose(self) -> Candidate | None:
         """Return the most promising candidate, or one of the initial design."""
-        if self._model is None:
+        if self._model is None or self._wants_anchor():
             return self._start()
         only = None
-        if self._local and self.rng.random() < self._local:
+        if self._local and self._best is not None and self.rng.random() < self._local:
             only = self._nearby()
         row = best_row(self._model, self._blocked, only)
         if row is None and only is not None:
@@ -179,7 +192,7 @@ class Guided(Proposer):
         near = only is not None and self._best is not None
         made = self.candidate(
             self._pool.rows[row],
-            Origin.MUTATE if near else Origin.GUIDED,
+            Origin.MUTATE if near else Origin.GUIDED if len(self._seen) else Origin.WARM,
             (self._best.number,) if near and self._best else (),
         )
         if made is not None:
@@ -207,6 +220,8 @@ class Guided(Proposer):
     def _fit(self) -> Model | None:
         scores = np.asarray(self._scores)
         scored = np.isfinite(scores)
+        if self._warm and scored.sum() <= FOREST:
+            return self._ranking(self._fit_warm(scores, scored))
         if scored.sum() < 2:
             return None
         # What failed by its own fault is as bad as the worst: it is avoided, and its size does not matter.
@@ -224,6 +239,38 @@ class Guided(Proposer):
             seen = [self._seen[place] for place in active]
             candidates = self._open(len(active) + len(waiting), members)
             model = GaussianModel(self._pool, seen, values, waiting, candidates, self._settings, members)
+        return self._ranking(model)
+
+    def _fit_warm(self, scores: NDArray[np.float64], scored: NDArray[np.bool_]) -> Model | None:
+        """Return the model with sources, or ``None`` where they are not to be followed and there is none yet."""
+        waiting = self._waiting()
+        self._pool.settle()
+        # Without a score there is nothing to be worse than: what failed is left out until there is one.
+        scores = np.where(scored, scores, scores[scored].min()) if scored.any() else scores[:0]
+        active = _active(scores)
+        seen = [self._seen[place] for place in active]
+        values = log_regret(scores[active]) if self._warp and len(active) else scores[active]
+        values = standardised(values) if len(active) else values
+        sources = self._warm.posteriors()
+        if not len(self._ranked):
+            self._ranked = np.argsort(-sources[0].mean, kind="stable")
+        candidates = self._open(max(1, len(seen) + len(waiting)), MEMBERS)
+        model = TransferModel(self._pool, sources, seen, values, waiting, candidates, self._settings[::2])
+        self._trust = model.trust
+        # Results speak against the sources before there are enough of them to go without.
+        return None if self._trust < 0.5 and len(self._seen) < self._initial else model
+
+    def _wants_anchor(self) -> bool:
+        """Return whether one proposal should come from elsewhere, so that results can speak against the sources."""
+        if not self._warm or self._anchored or not (self.told or self.pending):
+            return False
+        self._anchored = any(candidate.origin in ANCHORS for candidate in self.pending.values())
+        return not self._anchored
+
+    def _ranking(self, model: Model | None) -> Model | None:
+        """Return the model, with prices where they count, and remember how it ranks the rows."""
+        if model is None:
+            return None
         rows, improvement = model.improvement()
         if self._thrift and self._seconds:
             # Parameters and multiply-adds, not the decisions: they carry over to networks unlike those seen.
@@ -255,7 +302,7 @@ class Guided(Proposer):
         room = most_candidates(observed, members, len(self._pool))
         if len(self._pool) <= room:
             return np.arange(len(self._pool))
-        near = np.fromiter(self._nearby(), np.intp)
+        near = np.fromiter(self._nearby() if self._best is not None else (), np.intp)
         kept = np.concatenate([near, self._ranked[: room // 2]])
         more = self.rng.choice(len(self._pool), room - min(room // 2, len(kept)), replace=False)
         return np.unique(np.concatenate([kept, more]))
@@ -264,6 +311,8 @@ class Guided(Proposer):
         if len(self._pool) > ROWS:
             self._cut()
         leaders = [told.decisions for told in self._leaders]
+        if len(leaders) < LEADERS and self._trust >= 0.5:
+            leaders += self._warm.leaders
         found: list[Decisions] = []
         for number in range(FRESH):
             if leaders and number % 3:
@@ -284,7 +333,8 @@ class Guided(Proposer):
         waiting = self._waiting()
         seen = self._seen if len(self._seen) <= 2 * FOREST else []
         open_ = [int(row) for row in self._ranked if int(row) not in self._blocked][:CANDIDATES]
-        moved = self._pool.compact([*seen, *waiting, *open_])
+        moved = self._pool.compact([*seen, *waiting, *open_, *self._warm.rows])
+        self._warm.moved(moved)
         self._seen = [moved.get(row, -1) for row in self._seen]
         self._seconds = {moved[row]: value for row, value in self._seconds.items() if row in moved}
         self._blocked = {moved[row] for row in self._blocked if row in moved}

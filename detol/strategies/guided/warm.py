@@ -1,0 +1,84 @@
+"""The part of the guided strategy that a warm start adds: sources as rows of the pool, and when they are followed."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from detol.search.protocols import SearchSpace
+from detol.search.warm import WarmSource
+from detol.spaces.decisions import Decisions
+from detol.strategies.base import complete
+from detol.strategies.guided.kernels import Settings
+from detol.strategies.guided.pool import Pool
+from detol.strategies.guided.source import SourcePosterior, SourceRows, fit_sources
+
+MOST = 300
+"""Records of a source that are used at most: half of them the best, the others evenly from the rest."""
+LEADERS = 10
+"""The best of each source, of which candidates of a large space are mutations until the search has leaders enough."""
+
+
+class Warmth:
+    """The sources of a warm start over one pool.
+
+    Args:
+        pool: of the strategy; rows of the records are added.
+        space: decisions that are not complete in it are left out.
+        sources: of the warm start; those with fewer than two usable records are left out.
+        settings: of the kernel, to choose from.
+    """
+
+    def __init__(
+        self, pool: Pool, space: SearchSpace, sources: Sequence[WarmSource], settings: Sequence[Settings]
+    ) -> None:
+        self._pool, self._settings = pool, settings
+        self._sources: list[SourceRows] = []
+        self.leaders: list[Decisions] = []
+        for source in sources:
+            scores = _scores(space, source)
+            if len(scores) < 2:
+                continue
+            rows = np.asarray(pool.add(scores), np.intp)
+            self._sources.append(SourceRows(rows, np.asarray(list(scores.values())), source.weight))
+            self.leaders += list(scores)[:LEADERS]
+        self._fitted: list[SourcePosterior] = []
+        self._rows = -1  # of the pool when the sources were fitted
+
+    def __bool__(self) -> bool:
+        """Return whether there is a source to learn from."""
+        return bool(self._sources)
+
+    @property
+    def rows(self) -> list[int]:
+        """The rows of all records."""
+        return [int(row) for source in self._sources for row in source.rows]
+
+    def posteriors(self) -> Sequence[SourcePosterior]:
+        """Return what the sources say of the pool as it is; call it after :meth:`Pool.settle`."""
+        if self._rows != len(self._pool):
+            self._fitted = fit_sources(self._pool, self._sources, self._settings)
+            self._rows = len(self._pool)
+        return self._fitted
+
+    def moved(self, rows: Mapping[int, int]) -> None:
+        """Take note of new numbers of the rows, by the old ones."""
+        self._sources = [
+            SourceRows(np.asarray([rows[int(row)] for row in source.rows], np.intp), source.scores, source.weight)
+            for source in self._sources
+        ]
+        self._rows = -1
+
+
+def _scores(space: SearchSpace, source: WarmSource) -> dict[Decisions, float]:
+    """Return the mean score of each topology that the space has, best first, ``MOST`` at most."""
+    each: dict[Decisions, list[float]] = {}
+    for record in source.records:
+        if record.decisions in each or complete(space, record.decisions):
+            each.setdefault(record.decisions, []).append(record.score)
+    means = {decisions: sum(scores) / len(scores) for decisions, scores in each.items()}
+    order = sorted(means, key=lambda decisions: -means[decisions])
+    if len(order) > MOST:
+        rest = order[MOST // 2 :]
+        evenly = np.linspace(0, len(rest) - 1, MOST - MOST // 2).astype(int)
+        order = order[: MOST // 2] + [rest[int(place)] for place in evenly]
+    return {decisions: means[decisions] for decisions in order}
