@@ -44,7 +44,10 @@ def make_entry():
             return
         if note == "rank 1 fails" and group.rank == 1:
             raise MemoryError("rank 1 is full")
-        yield from run(job, data, group=group, stop=stop)
+        for item in run(job, data, group=group, stop=stop):
+            yield item
+            while note == "hang after an epoch":
+                time.sleep(0.05)
 
     return entry
 
@@ -159,6 +162,33 @@ def test_two_ranks_pause_and_go_on_to_the_bit(pool, sync_norm):
         found, weights = found + curve(events), events[-1].weights
     assert found == curve(whole)
     one, two = unpack(weights, topology), unpack(whole[-1].weights, topology)
+    assert all(torch.equal(tensor, two[name]) for name, tensor in one.items())
+
+
+def test_a_worker_killed_on_its_way_from_a_checkpoint_is_tried_again_from_there_to_the_bit(pool):
+    topology = chain(op("conv", channels=8), op("dropout", rate=0.2), op("conv", channels=8, stride=2))
+    recipe = Recipe(augment="crop")
+    pool.submit(job(0, topology, recipe=recipe, epochs=4))
+    whole = ended(pool)
+    wait_for(pool, 2)
+    pool.submit(job(1, topology, recipe=recipe, epochs=4, until=2))
+    paused = ended(pool)
+    assert paused[-1].state is State.PAUSED
+    checkpoint = paused[-1].weights
+    wait_for(pool, 2)
+    pool.submit(job(1, topology, "hang after an epoch", recipe=recipe, epochs=4, checkpoint=checkpoint))
+    first_report(pool)
+    victim = next(seat.about.pid for seat in pool._seats if seat.state == "busy")
+    os.kill(victim, signal.SIGKILL)
+    lost = ended(pool)
+    assert (lost[-1].state, curve(lost)) == (State.LOST, [])
+    wait_for(pool, 2)
+    assert victim not in pids(pool)
+    pool.submit(job(1, topology, recipe=recipe, epochs=4, attempt=2, checkpoint=checkpoint))
+    again = ended(pool)
+    assert again[-1].state is State.COMPLETED, again[-1].reason
+    assert curve(paused) + curve(again) == curve(whole)
+    one, two = unpack(again[-1].weights, topology), unpack(whole[-1].weights, topology)
     assert all(torch.equal(tensor, two[name]) for name, tensor in one.items())
 
 
