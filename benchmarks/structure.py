@@ -35,7 +35,8 @@ from detol.search.records import Origin, State, Trial
 from detol.strategies.pruning.strategy import Prune
 from detol.workers.data import read
 from detol.workers.data.dataset import Dataset
-from detol.workers.train import Training, evaluate, predict
+from detol.workers.evaluate import evaluate, predict
+from detol.workers.train import Training
 
 SHARED = Path(os.environ.get("DETOL_SHARED", Path(__file__).resolve().parents[2] / "shared")) / "data"
 PARTS = ("apoptosis", "channels", "fronts")

@@ -62,7 +62,7 @@ def weights_of(trial: Trial, dataset: "Dataset", recipe: Recipe, home: Path, say
 
 def test_of(trial: Trial, weights: bytes, dataset: "Dataset") -> dict[str, float]:
     """Read the test split: return the metrics of a trial's weights on it."""
-    from detol.workers.train import evaluate
+    from detol.workers.evaluate import evaluate
 
     return evaluate(trial.candidate.topology, weights, dataset, "test")
 

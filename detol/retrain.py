@@ -42,7 +42,8 @@ def retrain(
     Yields:
         The metrics on the test split (``test_accuracy`` ...).
     """
-    from detol.workers.train import Training, evaluate
+    from detol.workers.evaluate import evaluate
+    from detol.workers.train import Training
 
     whole = joined(dataset)
     for seed in seeds:

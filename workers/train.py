@@ -9,10 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from detol.errors import CheckpointError, Diverged, TimedOut
 from detol.graph.build import build
@@ -20,8 +17,9 @@ from detol.graph.topology import Topology
 from detol.search.recipe import Recipe
 from detol.search.records import Job, Report
 from detol.workers.augment import Augmenter
-from detol.workers.checkpoint import facts, pack, unpack
+from detol.workers.checkpoint import facts, pack
 from detol.workers.entry import Item, Paused
+from detol.workers.evaluate import forward
 from detol.workers.group import Group, plain
 from detol.workers.metrics import measure
 from detol.workers.optim import Optimiser, learning_rate
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
 
 INHERITED = "inherited"
 """Fact of a checkpoint: the share of the parameters that came from a parent."""
-EVALUATION_BATCH = 256
-"""Samples of a forward pass outside training."""
 
 
 class Training:
@@ -292,66 +288,3 @@ def run(job: Job, data: Tensors, *, group: Group, stop: Callable[[], bool]) -> I
             yield training.measured(job.measures)
         # What is measured is going to be cut, and the optimiser's memory with it.
         yield training.weights(optimiser=bool(job.measures))
-
-
-@torch.inference_mode()
-def forward(model: nn.Module, data: Tensors, x: Tensor, recipe: Recipe | None = None) -> Tensor:
-    """Return the outputs (N, outputs), float32, of a network in evaluation mode for raw samples (N, *shape)."""
-    model.eval()
-    parts = []
-    with precision(recipe or Recipe(), data.device):
-        parts = [model(data.standardised(part)).float() for part in torch.split(x, EVALUATION_BATCH) if len(part)]
-    return torch.cat(parts) if parts else x.new_zeros((0, data.outputs), dtype=torch.float32)
-
-
-def restore(topology: Topology, weights: bytes, data: Tensors) -> nn.Module:
-    """Return the network of a topology with trained weights, in evaluation mode on the device of the data.
-
-    Raises:
-        CheckpointError: weights of another network.
-    """
-    state = unpack(weights, topology)
-    model = build(topology, data.shape, data.outputs)
-    model.load_state_dict(state)
-    return model.to(data.device, memory_format=data.layout).eval()  # type: ignore[call-overload,no-any-return]
-
-
-def evaluate(
-    topology: Topology, weights: bytes, data: "Dataset | Tensors", split: str = "test", *, device: str = "cpu"
-) -> dict[str, float]:
-    """Return the metrics of trained weights on a split, by name with its prefix (``test_accuracy``, ``val_r2`` ...).
-
-    Args:
-        topology: of the network.
-        weights: from :meth:`Training.weights`.
-        data: with that split; its training split gives the units of a regression.
-        split: ``test``, ``validation`` or ``train``.
-        device: where to run, unless ``data`` are tensors.
-
-    Raises:
-        DataError: data without that split.
-        CheckpointError: weights of another network.
-    """
-    tensors = data if isinstance(data, Tensors) else load(data, device)
-    rows = tensors.split(split)
-    with memory_faults():
-        output = forward(restore(topology, weights, tensors), tensors, rows.x)
-        natural = Criterion(tensors, Recipe()).natural(output)
-        return measure(tensors.task, natural, rows.y, {"validation": "val_"}.get(split, f"{split}_"))
-
-
-def predict(
-    topology: Topology, weights: bytes, data: "Dataset | Tensors", split: str = "test", *, device: str = "cpu"
-) -> NDArray[np.float32]:
-    """Return class probabilities (N, classes), or values (N,) in the target's units, for the samples of a split.
-
-    Arguments and errors as in :func:`evaluate`.
-    """
-    tensors = data if isinstance(data, Tensors) else load(data, device)
-    with memory_faults():
-        output = forward(restore(topology, weights, tensors), tensors, tensors.split(split).x)
-        natural = Criterion(tensors, Recipe()).natural(output)
-        if tensors.task == "classification":
-            natural = natural.softmax(1)
-    result: NDArray[np.float32] = natural.cpu().numpy()
-    return result

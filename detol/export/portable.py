@@ -68,9 +68,9 @@ def answers(topology: Topology, weights: bytes, dataset: "Dataset") -> dict[str,
     Logits (n, classes), or values (n,) in the units of the target; ``validation``, and ``test`` where there is one.
     """
     from detol.search.recipe import Recipe
+    from detol.workers.evaluate import forward, restore
     from detol.workers.step import Criterion
     from detol.workers.tensors import load
-    from detol.workers.train import forward, restore
 
     data = load(dataset)
     network, natural = restore(topology, weights, data), Criterion(data, Recipe()).natural

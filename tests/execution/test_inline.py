@@ -11,7 +11,8 @@ from detol.search.recipe import Recipe
 from detol.search.records import Candidate, Ended, Job, Origin, Reported, State
 from detol.spaces.decisions import Decisions
 from detol.workers.data import read
-from detol.workers.train import evaluate, train
+from detol.workers.evaluate import evaluate
+from detol.workers.train import train
 
 TOPOLOGY = chain(op("conv", channels=8, stride=2))
 CANDIDATE = Candidate(Decisions(), TOPOLOGY, Origin.SAMPLE)

@@ -15,8 +15,9 @@ from detol.search.records import Candidate, Ended, Job, Origin, Reported, State
 from detol.spaces.decisions import Decisions
 from detol.workers.checkpoint import unpack
 from detol.workers.data import read
+from detol.workers.evaluate import evaluate
 from detol.workers.pool import RayExecutor
-from detol.workers.train import evaluate, train
+from detol.workers.train import train
 
 PATIENCE = 120.0
 PLAIN = chain(op("conv", channels=8, norm=False), op("conv", channels=8, stride=2, norm=False))

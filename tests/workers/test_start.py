@@ -18,9 +18,10 @@ from detol.search.recipe import Recipe
 from detol.search.records import Candidate, Job, Origin, Report, Transfer
 from detol.spaces.decisions import Decisions
 from detol.workers.checkpoint import unpack, unpack_optimiser
+from detol.workers.evaluate import evaluate
 from detol.workers.group import Group
 from detol.workers.tensors import load
-from detol.workers.train import Training, evaluate, run
+from detol.workers.train import Training, run
 
 RECIPE = Recipe(batch_size=64, learning_rate=0.01)
 PARENT = chain(op("conv", channels=8), op("conv", channels=8, stride=2), op("conv", channels=8))

@@ -13,8 +13,9 @@ from detol.search.recipe import Recipe
 from detol.workers import train as module
 from detol.workers.checkpoint import CheckpointError, facts, pack, unpack
 from detol.workers.data.dataset import Dataset, Split
+from detol.workers.evaluate import evaluate, predict
 from detol.workers.tensors import load
-from detol.workers.train import Training, evaluate, predict, train
+from detol.workers.train import Training, train
 
 SMALL = chain(op("conv", channels=8), op("conv", channels=16, stride=2))
 MLP = chain(op("linear", features=32), op("dropout", rate=0.2), op("linear", features=16))
