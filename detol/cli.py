@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import typer
 
-from detol.commands import bench, dashboard, data, export, results, search, spaces, status, track
+from detol.commands import bench, dashboard, data, export, report, results, search, spaces, status, track
 from detol.errors import DetolError, UsageError
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app.add_typer(data.app, name="data")
 app.add_typer(track.app, name="track")
 app.command("bench")(bench.bench)
 app.command("dashboard")(dashboard.dashboard)
+app.command("report")(report.report)
 
 INTERRUPTED = 130
 _CLICK_ERROR = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")

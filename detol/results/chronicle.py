@@ -13,8 +13,8 @@ from detol.results.places import search_id
 from detol.results.rank import COSTS
 from detol.results.rows import from_text
 from detol.results.schema import costs, data_sets, parents, recipes, reports, searches, topologies, trials
-from detol.search.fidelity import CHECKPOINT
 from detol.search.records import INHERITED, Objective, State, parse_objective
+from detol.search.spared import CHECKPOINT
 
 _CHUNK = 500
 

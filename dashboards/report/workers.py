@@ -1,0 +1,169 @@
+"""How busy the workers were, and what reuse and early stopping spared."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from detol.dashboards.report.facts import Facts, lasted
+from detol.dashboards.report.picture import Axis, Bars, Line, Picture
+from detol.results.query import Record
+from detol.search.records import State
+
+BINS = 120
+
+
+@dataclass(frozen=True)
+class Busy:
+    """How busy the workers were.
+
+    Args:
+        edges: seconds of the search, one more than there are values.
+        ranks: that trained in each interval, on the average.
+        workers: how many could.
+        share: of the workers' time that was used, in [0, 1].
+        known: whether ``workers`` is a setting; otherwise it is the most that ever trained at once.
+    """
+
+    edges: Sequence[float]
+    ranks: Sequence[float]
+    workers: int
+    share: float
+    known: bool
+
+
+@dataclass(frozen=True)
+class Savings:
+    """Epochs and device seconds: spent, answered from the database, spared by ending trials early.
+
+    What a stopped trial would have cost to its end is reckoned at the seconds of its own epochs.
+    """
+
+    epochs: int
+    seconds: float
+    reused: int
+    reused_epochs: int
+    reused_seconds: float
+    stopped: int
+    stopped_epochs: int
+    stopped_seconds: float
+
+    @property
+    def share(self) -> float:
+        """The share of all epochs that was spared, in [0, 1]."""
+        spared = self.reused_epochs + self.stopped_epochs
+        return spared / (spared + self.epochs) if spared + self.epochs else 0.0
+
+
+def sessions(facts: Facts) -> list[tuple[float, float, int]]:
+    """Return (start, end, ranks) of when trials trained, in seconds of the search.
+
+    The database keeps when a trial was opened and when it ended, and how long it trained. One that never rested trained
+    until its end. One that did trained from its opening to its rest, and what came after ended with it.
+    """
+    found = []
+    for record in facts.records:
+        if record.reused or not record.seconds:
+            continue
+        opened = facts.clock(record.created)
+        ended = facts.clock(record.ended) if record.ended else opened + record.seconds
+        before = record.seconds if record.rest and record.rest >= record.epoch else record.rested
+        after = record.seconds - before
+        if before:
+            found.append((opened, opened + before, record.width))
+        if after > 0:
+            found.append((max(0.0, ended - after), max(ended, after), record.width))
+    return found
+
+
+def busy(facts: Facts) -> Busy | None:
+    """Return how busy the workers were over time; ``None`` when nothing was trained here."""
+    spans = sessions(facts)
+    if not spans:
+        return None
+    starts, ends, ranks = (np.array(column, dtype=float) for column in zip(*spans, strict=True))
+    last = max(float(ends.max()), 1e-9)
+    edges = np.linspace(0.0, last, BINS + 1)
+    inside = np.clip(
+        np.minimum(ends[:, None], edges[None, 1:]) - np.maximum(starts[:, None], edges[None, :-1]), 0.0, None
+    )
+    used = (inside * ranks[:, None]).sum(axis=0) / (last / BINS)
+    most = max(1, round(float(used.max())))
+    workers = facts.workers or most
+    share = min(1.0, float(((ends - starts) * ranks).sum()) / (workers * last))
+    return Busy(edges.tolist(), np.minimum(used, workers).tolist(), workers, share, bool(facts.workers))
+
+
+def savings(facts: Facts) -> Savings:
+    """Return what a search spent and spared."""
+    trained = [r for r in facts.records if not r.reused and r.state is not State.REFUSED]
+    reused = [record for record in facts.records if record.reused]
+    stopped = [record for record in trained if record.state is State.STOPPED]
+    return Savings(
+        epochs=sum(record.epoch for record in trained),
+        seconds=sum(record.seconds * record.width for record in trained),
+        reused=len(reused),
+        reused_epochs=sum(record.epoch for record in reused),
+        reused_seconds=sum(record.answer_seconds for record in reused),
+        stopped=len(stopped),
+        stopped_epochs=sum(record.epochs - record.epoch for record in stopped),
+        stopped_seconds=sum(_rest_of(record) for record in stopped),
+    )
+
+
+def _rest_of(record: Record) -> float:
+    """Return the device seconds that a stopped trial would have taken to its end."""
+    return record.seconds * record.width / record.epoch * (record.epochs - record.epoch) if record.epoch else 0.0
+
+
+def busy_picture(facts: Facts) -> Picture:
+    """Return the picture of the workers' utilisation."""
+    found = busy(facts)
+    x_axis, y_axis = Axis("minutes of searching", low=0), Axis("ranks that train", low=0)
+    if found is None:
+        return Picture("workers", "workers over time", x_axis, y_axis, empty="nothing was trained here")
+    unit, name = next((u, n) for u, n, least in UNITS if found.edges[-1] >= least)
+    x = [edge / unit for edge in found.edges]
+    y = [*found.ranks, found.ranks[-1]]
+    limit = "workers" if found.known else "most at once"
+    return Picture(
+        "workers",
+        "workers over time",
+        Axis(f"{name} of searching", low=0),
+        Axis("ranks that train", low=0, high=found.workers * 1.12),
+        [
+            Line(x, y, "completed", "busy", steps=True, filled=True),
+            Line([x[0], x[-1]], [found.workers, found.workers], "limit", f"{found.workers} {limit}"),
+        ],
+        f"{found.share:.0%} of the time of {found.workers} workers was spent on training; the rest is starting, "
+        "waiting, and the tail in which fewer trials are left than workers. When a trial trained follows from when it "
+        "was opened, rested and ended; breaks of the search are left out.",
+    )
+
+
+UNITS = ((3600.0, "hours", 7200.0), (60.0, "minutes", 300.0), (1.0, "seconds", 0.0))
+
+
+def savings_picture(facts: Facts) -> Picture:
+    """Return the picture of the epochs that were trained, and of those that were not."""
+    found = savings(facts)
+    label = ["epochs"]
+    parts = (
+        ("completed", "trained", found.epochs, found.seconds),
+        ("stopped", "spared by stopping early", found.stopped_epochs, found.stopped_seconds),
+        ("reused", "answered from the database", found.reused_epochs, found.reused_seconds),
+    )
+    bars = [
+        Bars(label, [count], look, name, say=[f"{count:,} epochs {name}\n{lasted(seconds)} of devices"], stacked=True)
+        for look, name, count, seconds in parts
+        if count
+    ]
+    return Picture(
+        "savings",
+        "epochs trained and spared",
+        Axis("epochs", low=0, whole=True),
+        Axis(""),
+        bars,
+        f"{found.share:.0%} of the epochs that all of these trials take to their end were spared.",
+        empty="" if bars else "nothing was trained, and nothing spared",
+    )
