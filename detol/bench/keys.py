@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from detol.errors import UsageError
+from detol.errors import UsageError, unknown
 from detol.search.protocols import SearchSpace
 from detol.search.records import Candidate, Origin
 from detol.spaces.decisions import Decisions, Option
@@ -78,6 +78,37 @@ def by_columns(frame: Any, space: SearchSpace, path: str) -> Rows:
         raise UsageError(f"table {path}: it has no column for decision {name!r}: name the key column with --key")
     found = [_walked(record, space, f"table {path}, row {n + 1}") for n, record in enumerate(records)]
     return _places(found, space, path)
+
+
+def row_decisions(
+    frame: Any, space: SearchSpace, path: str, *, key: str = "", code: Callable[[Decisions], str] | None = None
+) -> list[Decisions]:
+    """Return the decisions of each row; rows may be missing, and several may be of one topology.
+
+    Args:
+        frame: the table, all text.
+        space: what its rows are topologies of.
+        path: of the table, for messages.
+        key: column that names the topology; empty: a column for each decision.
+        code: what the key column holds of decisions (the space is gone through, so it has to be finite); without it,
+            options joined by ``|``, or a JSON object.
+
+    Raises:
+        UsageError: no such column, or a row that is no topology of the space.
+    """
+    if not key:
+        return [_walked(row, space, f"table {path}, row {n + 1}") for n, row in enumerate(frame.to_dict("records"))]
+    if key not in frame.columns:
+        raise unknown(f"key column of {path}", key, map(str, frame.columns))
+    keys = frame[key].tolist()
+    if code is None or space.size is None or space.size > COUNTED:
+        return [_parsed(each, space, f"table {path}, row {n + 1}: {key}") for n, each in enumerate(keys)]
+    wanted = set(keys)
+    found = {coded: decisions for decisions in space.enumerate() if (coded := code(decisions)) in wanted}
+    for n, each in enumerate(keys):
+        if each not in found:
+            raise UsageError(f"table {path}, row {n + 1}: {key} {each!r} is no topology of space {space.name!r}")
+    return [found[each] for each in keys]
 
 
 def _parsed(key: str, space: SearchSpace, where: str) -> Decisions:

@@ -76,14 +76,14 @@ class BenchTable:
         tests: Sequence[str] = (),
         cost: Column | None = None,
     ) -> None:
-        frame = _read(Path(path), key)
+        frame = read_table(Path(path), key)
         self.path, self.space, self.objective = str(path), space, objective
-        self.scores = objective.score(1.0) * _figures(frame, objective.metric, "objective", path)
-        self.tests: dict[str, NDArray[np.float64]] = {name: _figures(frame, name, "test", path) for name in tests}
+        self.scores = objective.score(1.0) * figures(frame, objective.metric, "objective", path)
+        self.tests: dict[str, NDArray[np.float64]] = {name: figures(frame, name, "test", path) for name in tests}
         if cost is None:
             self.seconds = np.ones(len(frame))
         else:
-            self.seconds = cost.factor * _figures(frame, cost.name, "cost", path)
+            self.seconds = cost.factor * figures(frame, cost.name, "cost", path)
             if (self.seconds < 0).any():
                 raise UsageError(f"table {path}: column {cost.name!r} holds seconds >= 0, got {self.seconds.min():g}")
         if not key:
@@ -119,7 +119,12 @@ class BenchTable:
         return Answer({self.objective.metric: value}, float(self.seconds[row]))
 
 
-def _read(path: Path, key: str) -> Any:
+def read_table(path: Path, key: str = "") -> Any:
+    """Return a table as a data frame of text.
+
+    Raises:
+        UsageError: no such file, no CSV, no rows, or a key (if its column is named) that stands in several rows.
+    """
     import pandas as pd
 
     if not path.is_file():
@@ -138,7 +143,12 @@ def _read(path: Path, key: str) -> Any:
     return frame
 
 
-def _figures(frame: Any, name: str, role: str, path: str | Path) -> NDArray[np.float64]:
+def figures(frame: Any, name: str, role: str, path: str | Path) -> NDArray[np.float64]:
+    """Return a column of a table as float64 (rows,).
+
+    Raises:
+        UsageError: no such column, or a value that is no finite number.
+    """
     if name not in frame.columns:
         raise unknown(f"{role} column of {path}", name, map(str, frame.columns))
     import pandas as pd

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from detol.commands import exchange
 from detol.commands.common import Csv, Db, Json, print_json, print_rows, query
 
 app = typer.Typer(help="Ask the results database.", no_args_is_help=True)
@@ -171,3 +172,10 @@ def sql(
     with query(db) as asked:
         answer = asked.sql(statement)
     print_rows(answer.dicts(), as_json=as_json, as_csv=as_csv, empty="no rows")
+
+
+app.command("export")(exchange.export)
+app.command("import")(exchange.import_)
+app.command("merge")(exchange.merge)
+app.command("import-table")(exchange.import_table)
+app.command("verify")(exchange.verify)

@@ -12,9 +12,10 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError, SQLAlchemyError
 
 from detol.errors import ResultsError
+from detol.results.schema import VERSION_TABLE
 
 BUSY_SECONDS = 30
 """How long one statement waits for another writer before the transaction is tried again."""
@@ -119,6 +120,44 @@ def untouched(url: sa.URL) -> "closing[sqlite3.Connection]":
 def _look(url: sa.URL, how: str) -> "closing[sqlite3.Connection]":
     path = quote(str(Path(str(url.database)).absolute()))
     return closing(sqlite3.connect(f"file:{path}?{how}", uri=True, timeout=BUSY_SECONDS))
+
+
+def copy_sqlite(url: sa.URL, to: Path) -> None:
+    """Copy a SQLite database that others may be writing to, as it is at one moment."""
+    with untouched(url) as raw, closing(sqlite3.connect(to)) as copy:
+        raw.backup(copy)
+
+
+def sqlite_revision(url: sa.URL) -> str | None:
+    """Return the revision that a SQLite file says it has, ``None`` for an empty one; it is only looked at.
+
+    Raises:
+        ResultsError: a database of something else, or no database.
+    """
+    path = Path(str(url.database))
+    if path.stat().st_size == 0:
+        return None
+    with one_line(url, "open"), untouched(url) as raw:
+        tables = {name for (name,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if tables and VERSION_TABLE not in tables:
+            raise ResultsError(
+                f"{url.database} is a SQLite database of something else (table {min(tables)!r}): "
+                "choose another file for the results"
+            )
+        row = raw.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone() if tables else None  # noqa: S608
+    return str(row[0]) if row else None
+
+
+def away(error: DBAPIError) -> bool:
+    """Return whether a server does not answer now and may come back: it restarts, was killed, or its network is down.
+
+    (Without a state there was no answer at all. Classes 08: connection exceptions; 57P01 to 57P03: it is shutting
+    down, has crashed, or is starting; 53300: too many connections.)
+    """
+    if not isinstance(error, OperationalError) or isinstance(error.orig, sqlite3.Error):
+        return False
+    state = getattr(error.orig, "sqlstate", None)
+    return state is None or state[:2] == "08" or state in ("57P01", "57P02", "57P03", "53300")
 
 
 def busy(error: DBAPIError) -> bool:

@@ -1,6 +1,8 @@
 """The results database: opened, created and migrated here; a search writes to it through its :class:`SearchStore`."""
 
+import random
 import shlex
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from detol.errors import ResultsError, UsageError, unknown
 from detol.results import describe, engine, owner
-from detol.results.schema import REVISIONS, VERSION_TABLE, metadata, searches
+from detol.results.schema import REVISIONS, VERSION_TABLE, data_sets, metadata, searches
 from detol.results.writer import SearchStore
 from detol.search.recipe import Recipe
 
@@ -20,8 +22,17 @@ __all__ = ["Database", "SearchStore"]
 
 T = TypeVar("T")
 
-_TRIES = 5
+PATIENCE = 1800.0
+"""Seconds that a search waits for a server that was there before."""
+
+_TRIES = 4
+_LONGEST_PAUSE = 5.0
+_SAY_AFTER = 0.5
 _MIGRATION_LOCK = 0x6465746F6C  # "detol": PostgreSQL's advisory lock while one process migrates
+
+
+def _to_standard_error(line: str) -> None:
+    print(line, file=sys.stderr)  # noqa: T201
 
 
 class Database:
@@ -33,17 +44,28 @@ class Database:
     Args:
         where: a path (SQLite), ``sqlite:///PATH`` or ``postgresql+psycopg://USER@HOST/NAME``.
         create: whether a missing database is created; otherwise that is an error.
+        migrate: whether an older schema is brought up to date; otherwise that is an error.
+
+    Attributes:
+        patience: seconds that writing and :meth:`ask` wait for a server that does not answer, and go on when it is
+            back; they say so once.
+        warn: takes that line; by default standard error.
 
     Raises:
         ResultsError: it cannot be opened, is not a results database, or has a newer schema (nothing is written then).
     """
 
-    def __init__(self, where: str | Path, *, create: bool = True) -> None:
+    def __init__(self, where: str | Path, *, create: bool = True, migrate: bool = True) -> None:
         self.url = engine.address(where)
         self.engine = engine.make_engine(self.url)
         self._write = self.engine.execution_options(write=True)
+        self.patience = PATIENCE
+        self.warn: Callable[[str], None] = _to_standard_error
+        self._said = False
+        self._opened = False  # until then a server that does not answer is a wrong address
         try:
-            self._prepare(create)
+            self._prepare(create, migrate)
+            self._opened = True
         except BaseException:
             self.close()
             raise
@@ -71,15 +93,17 @@ class Database:
 
     # -- opening
 
-    def _prepare(self, create: bool) -> None:
+    def _prepare(self, create: bool, migrate: bool) -> None:
         with engine.one_line(self.url, "open"):
             if self.sqlite:
                 path = Path(str(self.url.database))
                 if not path.exists():
                     self._check_missing(create)
                     path.parent.mkdir(parents=True, exist_ok=True)
-                elif self._inspect_file() == REVISIONS[-1]:
-                    return
+                else:  # looked at before anything may write to it, not even a change of its journal mode
+                    found = engine.sqlite_revision(self.url)
+                    if found is not None and self._supported(found) == REVISIONS[-1]:
+                        return
             else:
                 with self.engine.connect() as connection:
                     found = self._revision(connection)
@@ -87,6 +111,11 @@ class Database:
                     return
                 if found is None:
                     self._check_missing(create)
+            if not migrate:
+                raise ResultsError(
+                    f"the results database {engine.shown(self.url)} has an older schema ({found}) and is only read "
+                    "here: open it once with this detol, e.g. detol status --db URL"
+                )
             self._migrate()
 
     def _check_missing(self, create: bool) -> None:
@@ -94,20 +123,6 @@ class Database:
             raise ResultsError(
                 f"there is no results database at {engine.shown(self.url)}: run a search first, or give --db"
             )
-
-    def _inspect_file(self) -> str | None:
-        """Look at a file before anything may write to it, not even a change of its journal mode."""
-        if Path(str(self.url.database)).stat().st_size == 0:
-            return None
-        with engine.untouched(self.url) as raw:
-            tables = {name for (name,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            if tables and VERSION_TABLE not in tables:
-                raise ResultsError(
-                    f"{self.url.database} is a SQLite database of something else (table {min(tables)!r}): "
-                    "choose another file for the results"
-                )
-            row = raw.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone() if tables else None  # noqa: S608
-        return self._supported(row[0]) if row else None
 
     def _revision(self, connection: sa.Connection) -> str | None:
         tables = set(sa.inspect(connection).get_table_names())
@@ -154,7 +169,10 @@ class Database:
     # -- transactions
 
     def write(self, change: Callable[[sa.Connection], T]) -> T:
-        """Run ``change`` in one writing transaction, again when others were in the way; all or nothing."""
+        """Run ``change`` in one writing transaction, all or nothing; again when others were in the way.
+
+        Also again when the server was lost: a change that may have landed unseen has to find that out itself.
+        """
 
         def attempt() -> T:
             with self._write.begin() as connection:
@@ -163,15 +181,44 @@ class Database:
         with engine.one_line(self.url, "write to"):
             return self._keep_trying(attempt)
 
+    def ask(self, question: Callable[[sa.Connection], T]) -> T:
+        """Run ``question``, which reads, on one consistent view; again when the connection or the server was lost."""
+
+        def attempt() -> T:
+            with self.engine.connect() as connection:
+                return question(connection)
+
+        with engine.one_line(self.url, "read"):
+            return self._keep_trying(attempt)
+
     def _keep_trying(self, attempt: Callable[[], T]) -> T:
-        for tried in range(1, _TRIES):
+        """Try again a few times when others were in the way, and for ``patience`` while the server is away."""
+        tries, lost, pause = 0, 0.0, 0.1
+        while True:
             try:
                 return attempt()
             except DBAPIError as error:
-                if not engine.busy(error):
+                if self._opened and engine.away(error):
+                    lost = lost or time.monotonic()
+                    if time.monotonic() - lost > self.patience:
+                        raise
+                    if pause > _SAY_AFTER:
+                        self._say_away(error)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+                    time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  so that not all come back at once
+                elif engine.busy(error) and tries < _TRIES:
+                    tries += 1
+                    time.sleep(0.05 * 2**tries)
+                else:
                     raise
-                time.sleep(0.05 * 2**tried)
-        return attempt()
+
+    def _say_away(self, error: DBAPIError) -> None:
+        if not self._said:
+            self._said = True
+            self.warn(
+                f"the results database {engine.shown(self.url)} does not answer "
+                f"({engine.first_line(error, self.url)}): waiting for it, for {self.patience / 60:.0f} minutes"
+            )
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
@@ -244,6 +291,11 @@ class Database:
         """Return the names of all searches, oldest first."""
         with self.read() as connection:
             return list(connection.scalars(sa.select(searches.c.name).order_by(searches.c.id)))
+
+    def data_rows(self) -> dict[str, dict[str, Any]]:
+        """Return the rows of all data sets by their digest."""
+        with self.read() as connection:
+            return {row["digest"]: dict(row) for row in connection.execute(sa.select(data_sets)).mappings()}
 
     def missing(self, name: str) -> UsageError:
         """Return the error for a search that does not exist."""

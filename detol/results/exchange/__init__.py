@@ -1,0 +1,1 @@
+"""Results that travel: out of a database into files, and into another one."""

@@ -1,0 +1,143 @@
+"""What travels between databases: searches with their trials and curves, and what those stand on.
+
+A bundle is read search by search, so that no more than one search is held as rows at a time. Rows are dictionaries by
+the names of the columns; structured values are JSON text as in the database. What belongs to one place alone does not
+travel: ids, who runs a search, where its weights lie.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import sqlalchemy as sa
+
+from detol.errors import ResultsError
+from detol.results.schema import data_sets, recipes, reports, searches, steps, topologies, trials
+
+FORMAT = "detol-results"
+VERSION = 1
+MANIFEST = "manifest.json"
+"""What a folder that holds an export is known by."""
+
+Row: TypeAlias = dict[str, Any]
+
+_LOCAL = {
+    "searches": ("id", "host", "pid", "owner", "heartbeat"),
+    "trials": ("search", "weights"),
+    "reports": ("search", "number"),
+    "steps": ("search", "number"),
+}
+COLUMNS: Mapping[str, tuple[sa.Column[Any], ...]] = {
+    table.name: tuple(column for column in table.columns if column.name not in _LOCAL.get(table.name, ()))
+    for table in (data_sets, recipes, topologies, searches, steps, trials, reports)
+}
+"""The columns of each table that travel, by its name."""
+
+STRUCTURED = frozenset(
+    {
+        *("shape", "description", "body", "settings", "options", "objectives", "versions", "provenance"),
+        *("decisions", "scores", "extra", "metrics", "told"),
+    }
+)
+"""Columns whose text is JSON."""
+
+
+class Bundle(Protocol):
+    """Searches and what they stand on, from a file or a database.
+
+    Attributes:
+        where: what a person calls it.
+        header: format, version, schema, detol, exported (UTC).
+        data_sets: rows.
+        recipes: rows.
+        searches: rows, each with ``steps`` (rows) beside its columns.
+    """
+
+    where: str
+    header: Mapping[str, Any]
+    data_sets: Sequence[Row]
+    recipes: Sequence[Row]
+    searches: Sequence[Row]
+
+    def topologies(self) -> Iterator[Row]:
+        """Yield the topologies, each once."""
+        ...
+
+    def trials(self, uid: str) -> list[Row]:
+        """Return the trials of a search, each with ``parents`` (numbers) and ``reports`` (rows) beside its columns."""
+        ...
+
+
+@dataclass(frozen=True)
+class ListBundle:
+    """A bundle in memory; ``of`` are the trials by the uid of their search."""
+
+    where: str
+    header: Mapping[str, Any]
+    data_sets: Sequence[Row]
+    recipes: Sequence[Row]
+    searches: Sequence[Row]
+    forms: Sequence[Row] = ()
+    of: Mapping[str, list[Row]] = field(default_factory=dict)
+
+    def topologies(self) -> Iterator[Row]:
+        """Yield the topologies."""
+        yield from self.forms
+
+    def trials(self, uid: str) -> list[Row]:
+        """Return the trials of a search."""
+        return self.of.get(uid, [])
+
+
+def check_header(header: object, where: str) -> Mapping[str, Any]:
+    """Return the header of a file.
+
+    Raises:
+        ResultsError: it was not written by ``detol results export``, or by a later one.
+    """
+    if not isinstance(header, Mapping) or header.get("format") != FORMAT:
+        raise ResultsError(f"{where} is no export of results: write one with detol results export --to {where}")
+    if header.get("version") != VERSION:
+        raise ResultsError(
+            f"{where} has version {header.get('version')!r} of the format, this detol reads {VERSION}: "
+            f"update detol (it was written by {header.get('detol') or 'an unknown one'})"
+        )
+    return header
+
+
+def typed(row: object, table: str, where: str) -> Row:
+    """Return the columns of a row that travel; one that is missing takes its default.
+
+    Raises:
+        ResultsError: no mapping, a column without a default that is missing, or a value of another type.
+    """
+    if not isinstance(row, Mapping):
+        raise ResultsError(f"{where}: a row of {table} is an object, got {type(row).__name__}")
+    found: Row = {}
+    for column in COLUMNS[table]:
+        value = row.get(column.name)
+        if value is None:
+            if not column.nullable:
+                value = _default(column, table, where)
+        elif not _fits(value, column):
+            raise ResultsError(
+                f"{where}: {table}.{column.name} is of type {column.type.python_type.__name__}, got {value!r}"[:300]
+            )
+        found[column.name] = value
+    return found
+
+
+def _default(column: sa.Column[Any], table: str, where: str) -> Any:
+    given = column.server_default
+    if not isinstance(given, sa.DefaultClause):
+        raise ResultsError(f"{where}: a row of {table} has no {column.name!r}: the file is damaged, export it again")
+    return column.type.python_type(str(given.arg))
+
+
+def _fits(value: object, column: sa.Column[Any]) -> bool:
+    kind = column.type.python_type
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+    return isinstance(value, kind)

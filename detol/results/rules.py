@@ -1,0 +1,216 @@
+"""What is true of every record: checked before another person's results come in, and when a database is verified."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from detol.errors import TopologyError, UsageError
+from detol.graph import codec
+from detol.graph.digest import digest
+from detol.results.describe import check_name
+from detol.results.rows import from_text
+from detol.search.recipe import Recipe
+from detol.search.records import Objective, Origin, State, parse_objective
+from detol.spaces.decisions import Decisions
+
+Row = Mapping[str, Any]
+
+PUBLISHED = "p1"
+"""Version of the digest of a recipe that somebody else trained by: of its name and source."""
+
+_RANGES = (("accuracy", 0.0, 1.0), ("r2", -math.inf, 1.0), ("loss", 0.0, math.inf), ("mse", 0.0, math.inf))
+_SLACK = 1e-6
+"""Beyond a bound that rounding explains."""
+_STATES = frozenset(map(str, State))
+_ORIGINS = frozenset(map(str, Origin))
+
+
+def published_digest(settings: Mapping[str, Any]) -> str:
+    """Return ``p1:`` and 16 hexadecimal digits: of a recipe that is known by name and source alone."""
+    text = json.dumps([settings.get("name"), settings.get("source")])
+    return f"{PUBLISHED}:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def recipe_faults(row: Row) -> Iterator[str]:
+    """Yield what is wrong with a recipe: settings against their rules, or another digest than theirs."""
+    try:
+        settings = from_text(row["settings"])
+        published = str(row["digest"]).startswith(f"{PUBLISHED}:")
+        true = published_digest(settings) if published else Recipe(**settings).digest
+    except (ValueError, TypeError, AttributeError, UsageError) as error:
+        yield f"its settings are none of a recipe ({_line(error)})"
+        return
+    if true != row["digest"]:
+        yield f"its settings have digest {true}"
+
+
+def topology_faults(row: Row) -> Iterator[str]:
+    """Yield what is wrong with a topology: an unknown operation, or another key or digest than its body has."""
+    try:
+        topology = codec.from_json(row["body"])
+        true = digest(topology)
+    except (TopologyError, RecursionError) as error:
+        yield f"its body is no topology ({_line(error)})"
+        return
+    key = hashlib.sha256(row["body"].encode()).hexdigest()[:32]
+    if key != row["key"]:
+        yield f"its body has key {key}"
+    if true != row["digest"]:
+        yield f"its body has digest {true}"
+
+
+def data_faults(row: Row) -> Iterator[str]:
+    """Yield what is wrong with a data set."""
+    if not row["digest"]:
+        yield "a data set has a digest"
+    for name, kind in (("shape", list), ("description", dict)):
+        if not isinstance(_json(row[name]), kind):
+            yield f"{name} is no JSON {kind.__name__}"
+
+
+def search_faults(row: Row) -> Iterator[str]:
+    """Yield what is wrong with a search, its trials apart."""
+    try:
+        check_name(row["name"])
+    except UsageError as error:
+        yield _line(error)
+    if not row["uid"] or len(row["uid"]) > 100 or not row["uid"].isprintable():
+        yield f"a search has a uid of 1 to 100 printable characters, got {row['uid'][:40]!r}"
+    if row["state"] not in ("running", "finished", "interrupted"):
+        yield f"its state is running, finished or interrupted, got {row['state'][:40]!r}"
+    if not 0 <= row["consumed"] < math.inf:
+        yield f"it consumed seconds >= 0, got {row['consumed']}"
+    try:
+        objective_of(row)
+    except UsageError as error:
+        yield _line(error)
+    for name, kind in (("options", dict), ("objectives", list), ("settings", dict), ("versions", dict)):
+        if not isinstance(_json(row[name]), kind):
+            yield f"{name} is no JSON {kind.__name__}"
+
+
+def objective_of(search: Row) -> Objective:
+    """Return the primary objective of a search; ``UsageError`` when it is written wrongly."""
+    return parse_objective(search["objective"]) if search["objective"] else Objective("score")
+
+
+def trial_faults(trial: Row, reports: Sequence[Row], search: Row, digests: Mapping[str, str]) -> Iterator[str]:
+    """Yield what is wrong with a trial: what it stands on, its state, its curve against its scores.
+
+    Args:
+        trial: row.
+        reports: rows of its reports in the order of the epochs.
+        search: row of its search.
+        digests: of the topologies, by key.
+    """
+    if digests.get(trial["topology"]) != trial["digest"]:
+        yield f"its topology has digest {digests.get(trial['topology'])}, not {trial['digest'][:60]}"
+    for name in ("recipe", "data"):
+        if trial[name] != search[name]:
+            yield f"its {name} is not that of its search"
+    yield from _figure_faults(trial)
+    extra, decisions = _json(trial["extra"]), _json(trial["decisions"])
+    if not isinstance(extra, dict):
+        yield "its extra facts are no JSON object"
+    try:
+        Decisions(decisions)
+    except (TypeError, ValueError, AttributeError) as error:
+        yield f"its decisions are none ({_line(error)})"
+    yield from _curve_faults(trial, reports, objective_of(search))
+    yield from _score_faults(trial, reports)
+
+
+def _figure_faults(trial: Row) -> Iterator[str]:
+    if trial["state"] not in _STATES:
+        yield f"a state is one of {', '.join(sorted(_STATES))}, got {trial['state'][:40]!r}"
+    if trial["origin"] not in _ORIGINS:
+        yield f"an origin is one of {', '.join(sorted(_ORIGINS))}, got {trial['origin'][:40]!r}"
+    for name, least in (("number", 0), ("epochs", 1), ("epoch", 0), ("width", 1), ("attempt", 1)):
+        if trial[name] < least:
+            yield f"{name} is at least {least}, got {trial[name]}"
+    if trial["epoch"] > trial["epochs"]:
+        yield f"it trained {trial['epoch']} of {trial['epochs']} epochs"
+    seconds = trial["seconds"]
+    if seconds is not None and not 0 <= seconds < math.inf:
+        yield f"it took seconds >= 0, got {seconds}"
+
+
+def _curve_faults(trial: Row, reports: Sequence[Row], objective: Objective) -> Iterator[str]:
+    last = 0
+    for report in reports:
+        epoch = report["epoch"]
+        if epoch <= last:
+            yield f"its epochs rise from 1, got {epoch} after {last}"
+        last = epoch
+        metrics = _json(report["metrics"])
+        if not isinstance(metrics, dict):
+            yield f"the metrics of epoch {epoch} are no JSON object"
+            continue
+        for name, value in metrics.items():
+            yield from _metric_faults(f"{name} of epoch {epoch}", name, value)
+        if objective.metric in metrics and not _equal(objective.score(metrics[objective.metric]), report["score"]):
+            yield (
+                f"the score of epoch {epoch} is {report['score']}, its {objective.metric} is "
+                f"{metrics[objective.metric]}"
+            )
+        yield from _metric_faults(f"the score of epoch {epoch}", objective.metric, _natural(objective, report["score"]))
+    if last != trial["epoch"]:
+        yield f"its last report is of epoch {last}, its epoch is {trial['epoch']}"
+
+
+def _score_faults(trial: Row, reports: Sequence[Row]) -> Iterator[str]:
+    score, scores = trial["score"], _json(trial["scores"]) if trial["scores"] is not None else None
+    if trial["state"] not in _STATES:
+        return
+    state = State(trial["state"])
+    if trial["scores"] is not None and not (
+        isinstance(scores, list) and scores and all(isinstance(s, int | float) and math.isfinite(s) for s in scores)
+    ):
+        yield f"scores are finite numbers, got {str(trial['scores'])[:60]}"
+        return
+    if score is not None and not math.isfinite(score):
+        yield f"a score is finite, got {score}"
+    if scores and not state.scored and state is not State.RUNNING:
+        yield f"a trial that is {state} has no score, got {scores[0]}"
+    if state is State.COMPLETED and not scores:
+        yield "a completed trial has a score"
+    if (scores[0] if scores else None) != score:
+        yield f"its score is {score}, the first of its scores {scores[0] if scores else None}"
+    if scores and state.scored and reports and not _equal(reports[-1]["score"], scores[0]):
+        yield f"its score is {scores[0]}, that of its last report {reports[-1]['score']}"
+
+
+def _metric_faults(what: str, name: str, value: object) -> Iterator[str]:
+    if value is None:
+        return
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        yield f"{what} is a number, got {str(value)[:40]!r}"
+        return
+    for ending, least, most in _RANGES:
+        if name.endswith(ending) and (value < least - _SLACK or value > most + _SLACK) and not math.isinf(value):
+            rule = f"in [{least:g}, {most:g}]" if least > -math.inf and most < math.inf else f"at least {least:g}"
+            yield f"{what} is {rule if least > -math.inf else f'at most {most:g}'}, got {value:g}"
+            return
+
+
+def _natural(objective: Objective, score: float | None) -> float | None:
+    return None if score is None else objective.score(score)
+
+
+def _equal(one: object, other: object) -> bool:
+    """Return whether two scores are the same; what is not finite is NULL in the database."""
+    values = [v if isinstance(v, int | float) and math.isfinite(v) else None for v in (one, other)]
+    return values[0] == values[1]
+
+
+def _json(text: object) -> Any:
+    try:
+        return from_text(str(text))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
