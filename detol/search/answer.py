@@ -6,7 +6,7 @@ from dataclasses import replace
 from detol.search.protocols import Stopper
 from detol.search.records import Objective, Origin, State, Trial, Verdict
 from detol.search.scoring import with_report
-from detol.search.spared import SCHEDULE, adopted, left
+from detol.search.spared import adopted, answered, left
 
 
 def answer(
@@ -28,6 +28,8 @@ def answer(
         shown = replace(trial, reports=(), curve=(), scores=None)
         for report in result.reports:
             shown = with_report(shown, report, objectives)
+            if report.epoch <= trial.epoch:
+                continue  # it has come so far already
             verdict = stopper.judge(shown, peers)
             if verdict is Verdict.STOP:
                 whole = result.state is State.STOPPED and len(shown.reports) == len(result.reports)
@@ -50,7 +52,7 @@ def begun(
     """Take over the longest curve of the same training that did not come to its end, or return ``None``: begin anew.
 
     Args:
-        trial: new, or one that waits.
+        trial: new, or one that waits or goes on.
         known: results of the same topology, recipe, data and epochs.
         objectives: of this search.
         rests: whether a trial that has come so far has been at a milestone: then it is PAUSED there, for this search to
@@ -82,15 +84,14 @@ def _retold(trial: Trial, result: Trial, objectives: Sequence[Objective]) -> Tri
     told = replace(trial, reports=(), curve=(), scores=None)
     for report in result.reports:
         told = with_report(told, report, objectives)
-    extra = {**trial.extra, SCHEDULE: result.extra[SCHEDULE]} if SCHEDULE in result.extra else trial.extra
     return replace(
         told,
         state=result.state if told.scores is not None else State.DIVERGED,
         reason=result.reason,
         seed=result.seed,
         width=result.width,
-        seconds=0.0,
+        seconds=trial.seconds,
         reused=result.reused,
         weights=result.weights,
-        extra=extra,
+        extra=answered(trial, result),
     )

@@ -65,7 +65,7 @@ class Controller:
         self._ledger = Ledger(store, tracker, task.objectives, self._inheritance.ended)
         self._fidelity = Fidelity(task, stopper, keeper, self._ledger, warn)
         parts = (stopper, keeper, self._fidelity, self._ledger, clock)
-        self._reuse = Reuse(task, store, *parts, measures=bool(self._measures))
+        self._reuse = Reuse(task, store, *parts, over=self._inheritance.over, measures=bool(self._measures))
         self._references: deque[Candidate] = deque()
         self._stopping: dict[int, str] = {}
         self._retried: set[int] = set()
@@ -102,7 +102,7 @@ class Controller:
         while not self._interrupted:
             if self.seconds >= self.task.limits.seconds:
                 self._time_is_up()
-            self._reuse.look_again(self._inheritance.over)
+            self._reuse.look_again()
             self._fill()
             self._watch(self)
             if self._over and not self._from_scratch():
@@ -229,10 +229,10 @@ class Controller:
         return trial
 
     def _submit(self, trial: Trial) -> None:
-        holder = self._reuse.claim(trial)
-        if holder:
-            self._ledger.await_(trial, holder)
+        mine = self._reuse.begin(trial)
+        if mine is None:
             return
+        trial = mine
         milestone = self._fidelity.milestone(trial)
         trial, checkpoint = self._fidelity.checkpoint(trial)
         candidate, parent = trial.candidate, None

@@ -14,7 +14,7 @@ from detol.search.history import until
 from detol.search.ledger import Ledger
 from detol.search.protocols import Keeper, Pauser, Stopper
 from detol.search.records import Ended, State, Trial, Verdict
-from detol.search.spared import CHECKPOINT, KNOWN, LEFT, from_start, going_on, settled
+from detol.search.spared import CHECKPOINT, KNOWN, LEFT, from_start, settled
 from detol.search.task import Task
 
 FINISHED = 5
@@ -63,7 +63,7 @@ class Fidelity:
             return from_start(trial, self._task.objectives) if KNOWN in trial.extra else trial, None
         found = self._memory.get(trial.number) or (self._keeper.load(trial.weights) if trial.weights else None)
         if found is not None:
-            return going_on(trial), found
+            return trial, found
         self._warn(f"trial {trial.number}: its checkpoint is missing or damaged; it starts again from its beginning")
         return self.without(trial), None
 
@@ -99,7 +99,7 @@ class Fidelity:
             verdict = Verdict.PAUSE
         place = self._keeper.rest(trial, event.weights) if event.weights else ""
         if event.weights and (place or verdict is not Verdict.PAUSE):
-            self._replace(trial)
+            self.drop(trial)
             trial = replace(trial, weights=place, extra={**trial.extra, CHECKPOINT: trial.epoch})
             if verdict is Verdict.PAUSE:
                 self._ledger.rest(trial, event)
@@ -125,7 +125,7 @@ class Fidelity:
         if place:
             self._memory.pop(trial.number, None)
             return replace(trial, weights="", extra={**trial.extra, LEFT: place})
-        self._replace(trial)
+        self.drop(trial)
         return settled(replace(trial, weights=""))
 
     def sweep(self) -> None:
@@ -191,10 +191,10 @@ class Fidelity:
 
     def without(self, trial: Trial) -> Trial:
         """Return a trial as it begins again without its checkpoint; what another search's curve tells stays known."""
-        self._replace(trial)
+        self.drop(trial)
         return from_start(trial, self._task.objectives)
 
-    def _replace(self, trial: Trial) -> None:
+    def drop(self, trial: Trial) -> None:
         """Note that the checkpoint a trial has is no longer needed."""
         self._memory.pop(trial.number, None)
         if CHECKPOINT in trial.extra and trial.weights:

@@ -108,8 +108,8 @@ class Ledger:
         self._store.record(trial)
 
     def resume(self, number: int) -> None:
-        """Forget that a trial waits for another search: it is recorded otherwise next."""
-        del self.awaited[number]
+        """Forget that a trial waits for another search, if it does: it is recorded otherwise next."""
+        self.awaited.pop(number, None)
 
     def rest(self, trial: Trial, event: Event | None, *, new: bool = False) -> None:
         """Record a trial that is PAUSED; the strategy is told how far it has come."""

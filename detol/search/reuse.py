@@ -34,6 +34,7 @@ class Reuse:
         fidelity: where trials rest.
         ledger: the trials.
         clock: of the search.
+        over: returns a trial that has ended as the record keeps it.
         measures: whether the strategy measures or edits trained networks: it has no use for results from elsewhere.
     """
 
@@ -47,8 +48,10 @@ class Reuse:
         ledger: Ledger,
         clock: Clock,
         *,
+        over: Callable[[Trial], Trial] = lambda trial: trial,
         measures: bool = False,
     ) -> None:
+        self._over = over
         self._task, self._store, self._stopper, self._keeper = task, store, stopper, keeper
         self._fidelity, self._ledger, self._clock, self._measures = fidelity, ledger, clock, measures
         self._looked = clock.now()
@@ -80,11 +83,22 @@ class Reuse:
             return ""  # its result will be of no use here
         return held.search
 
-    def look_again(self, answered: Callable[[Trial], Trial]) -> None:
-        """See whether what this search waits for is there now: take it over, or take the lease over and go on.
+    def begin(self, trial: Trial) -> Trial | None:
+        """Return a trial that a worker shall have, with all that is known by now; ``None``: it needs none, or waits.
 
-        ``answered`` returns a trial that has an answer as the record keeps it.
+        Others may have trained it since it was looked at last: while it came to rest, or until its lease was free.
         """
+        holder = self.claim(trial)
+        if holder:
+            self._ledger.await_(trial, holder)
+            return None
+        found = self.look(trial)
+        if found is None:
+            return trial
+        return None if self._took(found, trial) else found
+
+    def look_again(self) -> None:
+        """See whether what this search waits for is there now: take it over, or take the lease over and go on."""
         idle = not self._ledger.running and not self._ledger.waiting
         if not self._ledger.awaited or not (idle or self._clock.now() - self._looked >= LOOK_SECONDS):
             return
@@ -92,18 +106,24 @@ class Reuse:
         for number in list(self._ledger.awaited):
             trial = self._ledger.awaited[number]
             found = self.look(trial)
-            if found is not None and found.state.final:
-                self._ledger.resume(number)
-                self._ledger.finish(answered(found))
-                continue
-            if found is not None and found.state is State.PAUSED:
-                self._ledger.resume(number)
-                self._ledger.rest(found, None)
+            if found is not None and self._took(found, trial):
                 continue
             trial = found or trial
             if not self.claim(trial):
                 self._ledger.resume(number)
                 self._ledger.wait(trial)
+
+    def _took(self, found: Trial, trial: Trial) -> bool:
+        """Record what was found of a trial if it is answered, or rests now; return whether that is so."""
+        self._fidelity.drop(trial)  # its own checkpoint: another's has come further
+        if not found.state.final and found.state is not State.PAUSED:
+            return False
+        self._ledger.resume(found.number)
+        if found.state.final:
+            self._ledger.finish(self._over(found))
+        else:
+            self._ledger.rest(found, None)
+        return True
 
     def _takes(self, trial: Trial) -> bool:
         """Whether a result from elsewhere would do."""

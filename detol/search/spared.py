@@ -26,13 +26,18 @@ KNOWN = "known_epochs"
 SPARED_EPOCHS, SPARED_SECONDS = "spared_epochs", "spared_seconds"
 """Facts of such a trial: epochs of its curve that were not trained for it, and the device seconds they took there."""
 
+OWN = "own_epochs"
+"""Fact of a trial that was answered on its way: how many epochs had been trained for it."""
+
 SCHEDULE = "schedule_epochs"
 """Fact of an answered trial: the length of the longer (or shorter) schedule that its curve is the beginning of."""
 
 
 def spared(trial: Trial) -> int:
     """Return how many epochs of a trial's curve were not trained for it."""
-    return trial.epoch if trial.reused else int(trial.extra.get(SPARED_EPOCHS, 0))
+    if trial.reused:
+        return trial.epoch - min(trial.epoch, int(trial.extra.get(OWN, 0)))
+    return int(trial.extra.get(SPARED_EPOCHS, 0))
 
 
 def trained(trial: Trial) -> int:
@@ -72,23 +77,24 @@ def adopted(trial: Trial, result: Trial, place: str, epoch: int, objectives: Seq
         objectives: of this search, which score the curve.
     """
     told = until(replace(trial, reports=result.reports, seed=result.seed), result.epoch, objectives)
-    seconds = sum(report.seconds for report in told.reports) * result.width
+    until_there = epoch if place else told.epoch
+    there = (report for report in told.reports if trial.epoch < report.epoch <= until_there)
+    seconds = sum(report.seconds for report in there) * result.width + float(trial.extra.get(SPARED_SECONDS, 0.0))
     extra = {name: value for name, value in trial.extra.items() if name != CHECKPOINT}
-    extra |= {CONTINUED: result.reused, KNOWN: told.epoch, SPARED_EPOCHS: told.epoch, SPARED_SECONDS: seconds}
+    extra |= {CONTINUED: result.reused, KNOWN: told.epoch, SPARED_SECONDS: seconds}
+    extra[SPARED_EPOCHS] = max(0, until_there - trained(trial))
     if SCHEDULE in result.extra:
         extra[SCHEDULE] = result.extra[SCHEDULE]
     return replace(told, weights=place, extra={**extra, CHECKPOINT: epoch} if place else extra)
 
 
-def going_on(trial: Trial) -> Trial:
-    """Return a trial as it goes on from its checkpoint: of another's curve only what lies before that is spared."""
-    known, epoch = int(trial.extra.get(KNOWN, 0)), int(trial.extra.get(CHECKPOINT, 0))
-    if SPARED_EPOCHS not in trial.extra or epoch > known:
-        return trial
-    whole = sum(report.seconds for report in trial.reports if report.epoch <= known)
-    part = sum(report.seconds for report in trial.reports if report.epoch <= epoch)
-    seconds = float(trial.extra[SPARED_SECONDS]) * (part / whole if whole else 0.0)
-    return replace(trial, extra={**trial.extra, SPARED_EPOCHS: epoch, SPARED_SECONDS: seconds})
+def answered(trial: Trial, result: Trial) -> dict[str, str | float | int]:
+    """Return the facts of a trial that a result answers: not those of a way on that it will not take."""
+    gone = (CHECKPOINT, CONTINUED, KNOWN, SPARED_EPOCHS, SPARED_SECONDS)
+    extra = {name: value for name, value in trial.extra.items() if name not in gone}
+    if SCHEDULE in result.extra:
+        extra[SCHEDULE] = result.extra[SCHEDULE]
+    return {**extra, OWN: trained(trial)} if trained(trial) else extra
 
 
 def from_start(trial: Trial, objectives: Sequence[Objective]) -> Trial:
