@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,9 @@ Say = Callable[[str], None]
 
 LOGGED = ("onnx", "python")
 """Formats of the winner that MLflow gets; its own is made of ONNX."""
+
+REPORT = "report.html"
+"""Name of the report among the artifacts of a search in MLflow."""
 
 
 def weights_of(trial: Trial, dataset: "Dataset", recipe: Recipe, home: Path, say: Say = lambda _: None) -> bytes:
@@ -93,6 +96,31 @@ def exported(
                 export(result.best, prepared.dataset, weights, target, LOGGED, recipe=recipe, about=about)
             except (DetolError, OSError) as error:
                 say(f"the best network was not logged to MLflow: {error}")
+                target = None
+        yield target
+
+
+@contextmanager
+def reported(name: str, db: str, *, wanted: bool, say: Say) -> Iterator[Path | None]:
+    """Write the short report of a search into a temporary directory while it is logged to MLflow.
+
+    Without the importance of decisions, and with the topologies of the front alone: about a second. One that fails
+    costs a warning, not the search.
+    """
+    with tempfile.TemporaryDirectory(prefix="detol-") as folder:
+        target: Path | None = None
+        if wanted:
+            from detol.dashboards.report.writer import write_report
+            from detol.reproduce import of_search
+            from detol.results.query import Query
+
+            target = Path(folder) / REPORT
+            try:
+                with wire.database(db, create=False) as database:
+                    asked = Query(database)
+                    write_report(asked, name, target, command=of_search(asked, name), resamples=0, most=0)
+            except Exception as error:  # what a picture trips over must not cost a search its end
+                say(f"the report was not logged to MLflow: {error}")
                 target = None
         yield target
 
@@ -248,6 +276,18 @@ def attach(name: str, files: Sequence[Path], *, db: str = "", tracking: str = ""
     return uri
 
 
+def attach_report(name: str, report: Path, *, db: str = "", tracking: str = "") -> str:
+    """Put a report among the artifacts of a search in MLflow, in the place of the short one; return MLflow's address.
+
+    Raises:
+        UsageError, DetolError: as :func:`attach`.
+    """
+    with tempfile.TemporaryDirectory(prefix="detol-") as folder:
+        copy = Path(folder) / REPORT
+        copy.write_bytes(report.read_bytes())
+        return attach(name, [copy], db=db, tracking=tracking)
+
+
 def synchronise(name: str, *, db: str = "", tracking: str = "", say: Say = lambda _: None) -> "Synced":
     """Write to MLflow what is missing there of a search; of one that is over, its winner's export and model too.
 
@@ -275,7 +315,8 @@ def synchronise(name: str, *, db: str = "", tracking: str = "", say: Say = lambd
         raise UsageError(f"search {name!r} ran with tracking off: give --tracking URI")
     summary = stored.get("summary")
     number = ((summary or {}).get("best") or {}).get("trial")
-    with tempfile.TemporaryDirectory(prefix="detol-") as folder:
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="detol-"))
         target: Path | None = None
         if number is not None:
             target = Path(folder) / "best"
@@ -284,6 +325,7 @@ def synchronise(name: str, *, db: str = "", tracking: str = "", say: Say = lambd
             except (DetolError, OSError) as error:
                 say(f"the best network was not logged to MLflow: {error}")
                 target = None
+        report = stack.enter_context(reported(name, db, wanted=number is not None, say=say))
         return sync(
             trials,
             uri,
@@ -292,6 +334,7 @@ def synchronise(name: str, *, db: str = "", tracking: str = "", say: Say = lambd
             best=next((trial for trial in trials if trial.number == number), None),
             summary=summary,
             export=target,
+            report=report,
             recipe=stored["recipe"],
             objectives=tuple(map(parse_objective, stored["objectives"])),
             identity=f"{name}@{created}",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from detol import plugins, wire
 from detol.config import Settings
 from detol.errors import DetolError, UsageError
-from detol.handover import exported, test_of, weights_of
+from detol.handover import exported, reported, test_of, weights_of
 from detol.metrics import Metrics
 from detol.prepare import Prepared, prepare
 from detol.result import SearchResult
@@ -209,8 +209,11 @@ def _conclude(
             watcher.say(f"the winner could not be tested: {error}")
     store.amend(summary=result.summary)
     mirrored = prepared.settings.tracking != "off" and bool(weights)
-    with exported(result, weights, prepared, wanted=mirrored, say=watcher.say) as files:
-        tracker.finish(best, result.summary, files)
+    with (
+        exported(result, weights, prepared, wanted=mirrored, say=watcher.say) as files,
+        reported(result.name, prepared.settings.db, wanted=mirrored, say=watcher.say) as report,
+    ):
+        tracker.finish(best, result.summary, files, report)
         tracker.close()
     return result
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from detol.dashboards.report.facts import Facts
 from detol.dashboards.report.importance import LEAST, RESAMPLES, Answer, importance
 from detol.dashboards.report.picture import Axis, Bars, Picture
-from detol.dashboards.report.trials import Curves
 from detol.dashboards.web.axis import short
 from detol.dashboards.web.figures import better_way, name_of
 from detol.results.query import Record
@@ -33,13 +32,13 @@ class Alike:
     values: Sequence[float]
 
 
-def alike(facts: Facts, curves: Curves) -> Alike:
+def alike(facts: Facts) -> Alike:
     """Return the trials of a search at an epoch that most of them reached.
 
     The last values of trials that were stopped after different epochs say more of when they were stopped than of what
     was decided.
     """
-    known = {n: {epoch: value for epoch, value in curve if math.isfinite(value)} for n, curve in curves.items()}
+    known = {n: {epoch: value for epoch, value in curve if math.isfinite(value)} for n, curve in facts.curves.items()}
     held = [record for record in facts.records if known.get(record.number)]
     reached = sorted((max(known[record.number]) for record in held), reverse=True)
     epoch = reached[math.ceil(SHARE * len(reached)) - 1] if reached else 0
@@ -47,16 +46,17 @@ def alike(facts: Facts, curves: Curves) -> Alike:
     return Alike(epoch, found, [known[record.number][epoch] for record in found])
 
 
-def answer(alike: Alike, resamples: int = RESAMPLES) -> Answer | None:
+def answer(facts: Facts, resamples: int = RESAMPLES) -> Answer | None:
     """Return which decision matters, as the trials of a search say; ``None`` when they say nothing."""
-    return importance([record.decisions for record in alike.records], alike.values, resamples=resamples)
+    found = alike(facts)
+    return importance([record.decisions for record in found.records], found.values, resamples=resamples)
 
 
-def pictures(facts: Facts, alike: Alike, found: Answer | None) -> list[Picture]:
+def pictures(facts: Facts, found: Answer | None) -> list[Picture]:
     """Return the picture of importance, and that of the options of the most important decisions."""
-    metric = name_of(facts.first.metric)
-    last = alike.epoch >= (facts.row.epochs or alike.epoch)
-    when = "" if last else f" after epoch {alike.epoch} ({len(alike.records)} trials came so far)"
+    metric, compared = name_of(facts.first.metric), alike(facts)
+    last = compared.epoch >= (facts.row.epochs or compared.epoch)
+    when = "" if last else f" after epoch {compared.epoch} ({len(compared.records)} trials came so far)"
     if found is None:
         return [
             Picture(
@@ -65,7 +65,7 @@ def pictures(facts: Facts, alike: Alike, found: Answer | None) -> list[Picture]:
                 Axis(""),
                 Axis(""),
                 empty=f"at least {LEAST} trials with different decisions and scores are needed: there are "
-                f"{len({str(sorted(record.decisions.items())) for record in alike.records})}",
+                f"{len({str(sorted(record.decisions.items())) for record in compared.records})}",
             )
         ]
     shown = found.decisions[:SHOWN]
@@ -98,7 +98,7 @@ def pictures(facts: Facts, alike: Alike, found: Answer | None) -> list[Picture]:
     opened = [(each, option) for each in shown[:OPENED] for option in each.options]
     options = Picture(
         "options",
-        f"{metric} by option" + ("" if last else f", after epoch {alike.epoch}"),
+        f"{metric} by option" + ("" if last else f", after epoch {compared.epoch}"),
         Axis(better_way(facts.first)),
         Axis(""),
         [

@@ -14,6 +14,8 @@ from detol.errors import UsageError
 from detol.results.query import Identity, LineRow, Query, Record, SearchRow
 from detol.search.records import Objective, State, parse_objective
 
+Curves = Mapping[int, Sequence[tuple[int, float]]]
+
 RANDOM = "random"
 BREAK = 60.0
 """Seconds without an open trial beyond which the search counts as having been interrupted."""
@@ -33,6 +35,7 @@ class Facts:
         summary: what it said at its end; empty when it has not ended.
         workers: how many ranks could train at once; 0: not known.
         lineage: of the winner.
+        curves: (epoch, value) of each trial, by its number.
         random: trials of random searches that are otherwise alike, by the name of the search.
     """
 
@@ -45,6 +48,7 @@ class Facts:
     summary: Mapping[str, Any]
     workers: int
     lineage: Sequence[LineRow]
+    curves: Curves
     random: Mapping[str, Sequence[Record]]
 
     @property
@@ -119,12 +123,12 @@ def read(query: Query, name: str) -> Facts:
             f"search {name!r} has no trial with a score yet ({row.trials} trials, {row.state}): "
             f"see detol status {name}, and report when one has ended"
         )
-    stored = query.settings(name)
+    records, stored = query.records(name), query.settings(name)
     settings = stored["settings"]
     listed = [parse_objective(text) for text in stored["objectives"]] or [Objective("score")]
     return Facts(
         row=row,
-        records=query.records(name),
+        records=records,
         objectives=listed,
         identity=query.identity(name),
         settings=settings.get("settings") or settings,
@@ -132,6 +136,7 @@ def read(query: Query, name: str) -> Facts:
         summary=settings.get("summary") or {},
         workers=int(settings.get("workers") or 0),
         lineage=query.lineage(row.best),
+        curves=query.curves(name, [record.number for record in records if record.epoch]),
         random={other: query.records(other) for other in query.kin(name, RANDOM)},
     )
 

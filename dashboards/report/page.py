@@ -30,21 +30,18 @@ from detol.results.tables import plain
 _HERE = Path(__file__).parent / "templates"
 
 
-def pictures(query: Query, facts: Facts, *, resamples: int = RESAMPLES) -> dict[str, list[Picture]]:
+def pictures(facts: Facts, *, resamples: int = RESAMPLES) -> dict[str, list[Picture]]:
     """Return the pictures of a search by section, in the order of the page.
 
     Args:
-        query: of the database.
         facts: of the search.
-        resamples: bootstrap samples behind the importance of decisions; fewer are quicker and coarser.
+        resamples: bootstrap samples behind the importance of decisions; fewer are quicker and coarser, 0 leaves it out.
     """
-    curves = query.curves(facts.row.name, [record.number for record in facts.records if record.epoch])
-    alike = choices.alike(facts, curves)
     return {
         "front": [trials.front(facts)],
         "progress": progress.pictures(facts),
-        "curves": [trials.curves(facts, curves)],
-        "choices": choices.pictures(facts, alike, choices.answer(alike, resamples)),
+        "curves": [trials.curves(facts)],
+        "choices": choices.pictures(facts, choices.answer(facts, resamples)) if resamples else [],
         "lineage": [trials.lineage(facts)],
         "workers": [workers.busy_picture(facts)],
         "savings": [workers.savings_picture(facts)],

@@ -51,7 +51,7 @@ def spent(facts: Facts, way: str) -> list[float]:
     """Return what was spent when each trial of ``facts.ended`` had ended: trials, epochs trained, or seconds."""
     if way == "time":
         return [facts.clock(record.ended) for record in facts.ended]
-    each = [1.0 if way == "trials" else 0.0 if record.reused else float(record.epoch) for record in facts.ended]
+    each = [1.0 if way == "trials" else float(record.epoch - record.spared_epochs) for record in facts.ended]
     return [float(total) for total in np.cumsum(each)]
 
 
@@ -104,7 +104,7 @@ def band(pool: Sequence[Record], objective: Objective, way: str, speed: float) -
 
 def _device_seconds(record: Record) -> float:
     """Return what a training took, wherever it was done."""
-    return record.answer_seconds if record.reused else record.seconds * record.width
+    return record.seconds * record.width + record.spared_seconds
 
 
 def _score(record: Record, objective: Objective) -> float:

@@ -42,11 +42,13 @@ def asked(facts: Facts) -> Pairs:
 def outcome(facts: Facts) -> Pairs:
     """Return what came of it."""
     row, saved = facts.row, savings(facts)
+    continued = f"{saved.continued:,}" if saved.continued else ""
     states = ", ".join(f"{count:,} {state.replace('_', ' ')}" for state, count in sorted(row.states.items()))
     pairs = [
         ("trials", f"{row.trials:,} ({states})"),
-        ("trained here", f"{row.trained:,}, for {row.epochs_trained:,} epochs"),
+        ("trained here", f"{row.trained:,}, for {saved.epochs:,} epochs"),
         ("answered from the database", f"{row.reused:,}" if row.reused else ""),
+        ("gone on from another search", continued),
         ("time", lasted(row.seconds)),
         ("device time", lasted(saved.seconds) if saved.seconds else ""),
         ("ended", str(facts.summary.get("ended") or row.state)),
@@ -140,11 +142,11 @@ def spared(facts: Facts) -> list[tuple[str, str, str, str]]:
             f"about {lasted(found.stopped_seconds)}",
         )
     )
-    if found.reused:
+    if found.reused_epochs:
         rows.append(
             (
-                "spared by answers from the database",
-                f"{found.reused:,}",
+                "known from the database" + (f" ({found.continued:,} in part)" if found.continued else ""),
+                f"{found.reused + found.continued:,}",
                 f"{found.reused_epochs:,}",
                 lasted(found.reused_seconds),
             )
@@ -160,7 +162,7 @@ def by_state(facts: Facts) -> list[tuple[str, str, str, str]]:
         trained = [record for record in records if not record.reused]
         if records:
             seconds = sum(record.seconds * record.width for record in trained)
-            epochs = sum(record.epoch for record in trained)
+            epochs = sum(record.epoch - record.spared_epochs for record in trained)
             rows.append((str(state).replace("_", " "), f"{len(records):,}", f"{epochs:,}", lasted(seconds)))
     return rows
 

@@ -3,14 +3,13 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from detol.dashboards.report.facts import Facts, look_of
+from detol.dashboards.report.facts import Curves, Facts, look_of
 from detol.dashboards.report.picture import Axis, Dots, Line, Mark, Picture
 from detol.dashboards.web.axis import short
 from detol.dashboards.web.figures import better_way, name_of
 from detol.results.query import LineRow, Record
 from detol.search.records import Objective, State, parse_objective
 
-Curves = Mapping[int, Sequence[tuple[int, float]]]
 CURVES = 300
 """Learning curves that are drawn: the best ones."""
 CHANGES = 6
@@ -85,19 +84,17 @@ def _dots(facts: Facts, records: Sequence[Record], second: Objective, look: str,
     )
 
 
-def curves(facts: Facts, drawn: Curves) -> Picture:
+def curves(facts: Facts) -> Picture:
     """Return the picture of the learning curves, with a mark where a trial was stopped, or rests.
 
-    Args:
-        facts: of the search.
-        drawn: (epoch, value) of each trial, by its number; of many the best ``CURVES`` are shown.
+    Those that were trained here, of many the best ``CURVES``; and the winner's.
     """
     records = {record.number: record for record in facts.records}
-    winner = facts.winner.number
-    trained = [record for record in facts.records if drawn.get(record.number) and not record.reused]
+    winner, known = facts.winner.number, facts.curves
+    trained = [record for record in facts.records if known.get(record.number) and not record.reused]
     trained.sort(key=lambda r: -math.inf if r.value is None else facts.first.score(r.value), reverse=True)
-    shown = sorted({*(record.number for record in trained[:CURVES]), *([winner] if winner in drawn else [])})
-    drawn = {number: drawn[number] for number in shown}
+    shown = sorted({*(record.number for record in trained[:CURVES]), *([winner] if winner in known else [])})
+    drawn = {number: known[number] for number in shown}
     thin = [number for number in drawn if number != winner]
     done = [number for number in thin if records[number].state is State.COMPLETED]
     cut = [number for number in thin if records[number].state is not State.COMPLETED]

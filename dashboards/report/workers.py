@@ -34,14 +34,16 @@ class Busy:
 
 @dataclass(frozen=True)
 class Savings:
-    """Epochs and device seconds: spent, answered from the database, spared by ending trials early.
+    """Epochs and device seconds: spent, known from the database, spared by ending trials early.
 
-    What a stopped trial would have cost to its end is reckoned at the seconds of its own epochs.
+    Known are the epochs of trials that were answered, and the first ones of trials that went on from another search's
+    training. What a stopped trial would have cost to its end is reckoned at the seconds of its own epochs.
     """
 
     epochs: int
     seconds: float
     reused: int
+    continued: int
     reused_epochs: int
     reused_seconds: float
     stopped: int
@@ -98,13 +100,15 @@ def savings(facts: Facts) -> Savings:
     """Return what a search spent and spared."""
     trained = [r for r in facts.records if not r.reused and r.state is not State.REFUSED]
     reused = [record for record in facts.records if record.reused]
+    known = [record for record in facts.records if record.spared_epochs]
     stopped = [record for record in trained if record.state is State.STOPPED]
     return Savings(
-        epochs=sum(record.epoch for record in trained),
+        epochs=sum(record.epoch - record.spared_epochs for record in trained),
         seconds=sum(record.seconds * record.width for record in trained),
         reused=len(reused),
-        reused_epochs=sum(record.epoch for record in reused),
-        reused_seconds=sum(record.answer_seconds for record in reused),
+        continued=len(known) - len(reused),
+        reused_epochs=sum(record.spared_epochs for record in known),
+        reused_seconds=sum(record.spared_seconds for record in known),
         stopped=len(stopped),
         stopped_epochs=sum(record.epochs - record.epoch for record in stopped),
         stopped_seconds=sum(_rest_of(record) for record in stopped),
@@ -113,7 +117,8 @@ def savings(facts: Facts) -> Savings:
 
 def _rest_of(record: Record) -> float:
     """Return the device seconds that a stopped trial would have taken to its end."""
-    return record.seconds * record.width / record.epoch * (record.epochs - record.epoch) if record.epoch else 0.0
+    taken = record.seconds * record.width + record.spared_seconds
+    return taken / record.epoch * (record.epochs - record.epoch) if record.epoch else 0.0
 
 
 def busy_picture(facts: Facts) -> Picture:
@@ -151,7 +156,7 @@ def savings_picture(facts: Facts) -> Picture:
     parts = (
         ("completed", "trained", found.epochs, found.seconds),
         ("stopped", "spared by stopping early", found.stopped_epochs, found.stopped_seconds),
-        ("reused", "answered from the database", found.reused_epochs, found.reused_seconds),
+        ("reused", "known from the database", found.reused_epochs, found.reused_seconds),
     )
     bars = [
         Bars(label, [count], look, name, say=[f"{count:,} epochs {name}\n{lasted(seconds)} of devices"], stacked=True)

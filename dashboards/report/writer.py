@@ -81,7 +81,7 @@ def write_report(
         png: where the pictures go as PNG: a directory, or a file ``*.png`` for all of them on one sheet.
         command: line that does the search again.
         force: whether what is there is replaced.
-        resamples: bootstrap samples behind the importance of decisions.
+        resamples: bootstrap samples behind the importance of decisions; 0 leaves it out.
         most: topologies that can be looked at, besides those that matter.
 
     Returns:
@@ -96,7 +96,7 @@ def write_report(
     if png is not None:
         png = check_file(png, option="--png", force=force) if sheet else check_pictures(png, force=force)
     facts = read(query, name)
-    drawn = pictures(query, facts, resamples=resamples)
+    drawn = pictures(facts, resamples=resamples)
     text = page(query, facts, drawn, command=command, most=most)
     files: dict[Path, bytes] = {target: text.encode("utf-8", "replace")}
     if png is not None:

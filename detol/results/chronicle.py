@@ -14,7 +14,7 @@ from detol.results.rank import COSTS
 from detol.results.rows import from_text
 from detol.results.schema import costs, data_sets, parents, recipes, reports, searches, topologies, trials
 from detol.search.records import INHERITED, Objective, State, parse_objective
-from detol.search.spared import CHECKPOINT
+from detol.search.spared import CHECKPOINT, CONTINUED, SPARED_EPOCHS, SPARED_SECONDS
 
 _CHUNK = 500
 
@@ -41,7 +41,9 @@ class Record:
         rest: epoch at which it last came to rest; 0: never.
         width: ranks.
         reused: ``SEARCH/NUMBER`` that answered it; empty when it was trained.
-        answer_seconds: device seconds (times width) of the training that answered it.
+        continued: ``SEARCH/NUMBER`` of the earlier training whose curve tells its first epochs; mostly empty.
+        spared_epochs: of its curve, that were not trained for it: all of an answered trial's, those of a continued one.
+        spared_seconds: device seconds (times width) that these took where they were trained.
         inherited: whether it started from another's weights.
         created: UTC, ISO 8601.
         ended: likewise; empty while it has not.
@@ -64,7 +66,9 @@ class Record:
     rest: int
     width: int
     reused: str
-    answer_seconds: float
+    continued: str
+    spared_epochs: int
+    spared_seconds: float
     inherited: bool
     created: str
     ended: str
@@ -117,7 +121,7 @@ def records(connection: sa.Connection, search: str) -> list[Record]:
             tuple(lines.get(row["number"], ())),
             rest=rests.get(row["number"], 0),
             rested=rested.get(row["number"], 0.0),
-            answer_seconds=answered.get(row["reused"], 0.0),
+            **_spared(row, extras[row["number"]], answered),
             inherited=INHERITED in extras[row["number"]],
         )
         for row in rows
@@ -145,6 +149,14 @@ def _record(row: sa.RowMapping, objectives: Sequence[Objective], lines: tuple[in
         seconds=row["seconds"] or 0.0,
         **more,
     )
+
+
+def _spared(row: sa.RowMapping, extra: Mapping[str, Any], answered: Mapping[str, float]) -> dict[str, Any]:
+    continued = str(extra.get(CONTINUED, ""))
+    if row["reused"]:
+        return {"continued": "", "spared_epochs": row["epoch"], "spared_seconds": answered.get(row["reused"], 0.0)}
+    epochs, seconds = int(extra.get(SPARED_EPOCHS, 0)), float(extra.get(SPARED_SECONDS, 0.0))
+    return {"continued": continued, "spared_epochs": epochs, "spared_seconds": seconds}
 
 
 def _answers(connection: sa.Connection, refs: Iterable[str]) -> dict[str, float]:

@@ -250,10 +250,12 @@ class Tracker(Protocol):
         """Show the trial's new state (``event`` is what led to it; ``None`` when it was added or answered)."""
         ...
 
-    def finish(self, best: Trial | None, summary: Mapping[str, Any], export: Path | None = None) -> None:
+    def finish(
+        self, best: Trial | None, summary: Mapping[str, Any], export: Path | None = None, report: Path | None = None
+    ) -> None:
         """Show the end of the search: its winner, its figures, and the files that were exported of the winner.
 
-        ``export`` is a directory that must stay until ``close`` returns.
+        ``export`` is a directory and ``report`` a file; they must stay until ``close`` returns.
         """
         ...
 

@@ -14,6 +14,7 @@ class MemoryTracker:
         trials: the last state of each trial by its number.
         events: every call of ``record`` in order, as (trial, event).
         finished: what ``finish`` was told, as (best, summary, export); ``None`` before.
+        report: the file of the report that it was told.
         closed: whether ``close`` was called; what is recorded after that is ignored.
     """
 
@@ -21,6 +22,7 @@ class MemoryTracker:
         self.trials: dict[int, Trial] = {}
         self.events: list[tuple[Trial, Event | None]] = []
         self.finished: tuple[Trial | None, Mapping[str, Any], Path | None] | None = None
+        self.report: Path | None = None
         self.closed = False
 
     def record(self, trial: Trial, event: Event | None) -> None:
@@ -29,10 +31,12 @@ class MemoryTracker:
             self.trials[trial.number] = trial
             self.events.append((trial, event))
 
-    def finish(self, best: Trial | None, summary: Mapping[str, Any], export: Path | None = None) -> None:
+    def finish(
+        self, best: Trial | None, summary: Mapping[str, Any], export: Path | None = None, report: Path | None = None
+    ) -> None:
         """Keep how the search ended."""
         if not self.closed:
-            self.finished = (best, dict(summary), export)
+            self.finished, self.report = (best, dict(summary), export), report
 
     def close(self) -> None:
         """Ignore everything from now on; idempotent."""

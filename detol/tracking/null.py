@@ -13,7 +13,9 @@ class NullTracker:
     def record(self, trial: Trial, event: Event | None) -> None:
         """Do nothing."""
 
-    def finish(self, best: Trial | None, summary: Mapping[str, Any], export: Path | None = None) -> None:
+    def finish(
+        self, best: Trial | None, summary: Mapping[str, Any], export: Path | None = None, report: Path | None = None
+    ) -> None:
         """Do nothing."""
 
     def close(self) -> None:

@@ -75,6 +75,8 @@ class Parent:
         for batch in entities.batches([metrics], {}, {entities.clean(name): v for name, v in texts.items()}):
             runs.client.log_batch(runs.parent, metrics=batch.metrics, tags=batch.tags)
         runs.write("summary.json", json.dumps(dict(finish.summary), indent=2, default=str))
+        if finish.report and Path(finish.report).is_file():
+            runs.client.log_artifact(runs.parent, finish.report)
         folder = Path(finish.export) if finish.export else None
         if folder is not None and folder.is_dir():
             runs.client.log_artifacts(runs.parent, str(folder), "export")

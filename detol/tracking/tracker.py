@@ -123,17 +123,21 @@ class MlflowTracker:
         self._seen.add(trial.number)
         self._outbox.put(Seen(trial, time.time()))
 
-    def finish(self, best: Trial | None, summary: Mapping[str, Any], export: Path | None = None) -> None:
+    def finish(
+        self, best: Trial | None, summary: Mapping[str, Any], export: Path | None = None, report: Path | None = None
+    ) -> None:
         """Show the end of the search on the parent run: best trial, summary, exported files, the model among them.
 
         Args:
             best: the winner, where there is one.
             summary: numbers become metrics ``summary.NAME``, text becomes tags.
             export: a directory that ``detol.export.export`` wrote; it must stay until ``close`` returns.
+            report: a file that stands beside it in MLflow, under its own name; likewise.
         """
         if not self._closed:
             self._begin()
-            self._outbox.put(Finish(best, dict(summary), str(export.absolute()) if export else ""))
+            exported, reported = (str(path.absolute()) if path else "" for path in (export, report))
+            self._outbox.put(Finish(best, dict(summary), exported, reported))
 
     def close(self) -> None:
         """Write what is left, then stop the mirror; idempotent.

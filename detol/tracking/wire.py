@@ -65,11 +65,12 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The search is over: its best trial, its summary, and the directory of its export (empty: none)."""
+    """The search is over: its best trial, its summary, the directory of its export and its report (empty: none)."""
 
     best: Trial | None
     summary: Mapping[str, Any]
     export: str = ""
+    report: str = ""
 
 
 @dataclass(frozen=True, slots=True)
