@@ -69,6 +69,8 @@ class Settings:
         references: whether the space's reference topologies are tried first.
         inherit: how a candidate takes over the weights of a trained parent: ``match`` (tensors of equal shape),
             ``morph`` (also cut and padded, keeping the function where that can be), or ``off``.
+        warm: what it begins with from other data sets: ``auto`` (the nearest ones in the results database), ``off``, or
+            names of searches; empty: ``auto`` for the guided strategy, ``off`` for others.
         reuse: which results of other searches answer: ``always``, ``same-seed`` (of the training: searches of the same
             seed), or ``never``.
         max_params: candidates with more parameters are refused; 0: no bound.
@@ -98,6 +100,7 @@ class Settings:
     tracking: str = ""
     references: bool = True
     inherit: str = "off"
+    warm: tuple[str, ...] = ()
     reuse: str = "always"
     max_params: float = 0
     device: str = "auto"
@@ -133,6 +136,8 @@ class Settings:
                 raise unknown("section of --set", section, SECTIONS)
         if self.ranks != "auto" and not (self.ranks.isascii() and self.ranks.isdecimal() and int(self.ranks) >= 1):
             raise UsageError(f"--ranks must be auto or a whole number >= 1, got {self.ranks!r}")
+        if len(self.warm) > 1 and not {"auto", "off"}.isdisjoint(self.warm):
+            raise UsageError(f"--warm is auto, off, or names of searches, not both, got {' '.join(self.warm)}")
         check_name(self.name)
 
     def settled(self) -> "Settings":
@@ -163,6 +168,7 @@ class Settings:
         return {
             **asdict(self),
             "objective": list(self.objective),
+            "warm": list(self.warm),
             "options": {k: dict(v) for k, v in self.options.items()},
         }
 
@@ -171,7 +177,7 @@ class Settings:
         """Read what ``as_dict`` wrote; what a later version added is left out."""
         known = {f.name for f in fields(cls)}
         kept = {name: value for name, value in values.items() if name in known}
-        return cls(**{**kept, "objective": tuple(kept.get("objective", ()))})
+        return cls(**{**kept, **{name: tuple(kept.get(name, ())) for name in ("objective", "warm")}})
 
     def identity(self, **facts: str) -> str:
         """Return a digest of all that decides which trials a search makes, in which order.
@@ -192,6 +198,7 @@ class Settings:
             "metrics",
             "data",
             "trial_minutes",
+            "warm",  # what was found counts, as a fact
         )
         kept = {name: value for name, value in self.as_dict().items() if name not in apart}
         if kept["reuse"] == "always":  # as before there was a choice, so that older searches are still known
@@ -293,5 +300,7 @@ def settings(
         merged.setdefault(section, {}).update(pairs)
     if "stop" not in values and str(values.get("strategy", "")).partition(":")[0].lower() in STEPWISE:
         values["stop"] = "none"
+    if "warm" in values:
+        values["warm"] = tuple(name for part in values["warm"] for name in part.split(",") if name)
     made = Settings(**values)
     return replace(made, options=merged)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from detol import defaults, plugins, wire
+from detol import defaults, plugins, warming, wire
 from detol.calibrate import epochs_within
 from detol.config import EPOCHS, Settings
 from detol.errors import TopologyError, UsageError, unknown
@@ -22,7 +22,9 @@ from detol.search.recipe import Recipe, make_recipe
 from detol.search.records import Candidate, parse_objective
 from detol.search.scoring import check_objectives
 from detol.search.task import Assessment, Task
+from detol.search.warm import warm_digest
 from detol.spaces import catalogue
+from detol.warming import Warm
 from detol.workers import devices
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ class Prepared:
     """A search that can start: its settings, data, task, strategy and stopper, all checked.
 
     ``identity`` is equal for searches that try the same candidates in the same order; ``earlier`` are the curves that
-    its stopping rule begins with.
+    its stopping rule begins with, ``warm`` what it learns from other data sets.
     """
 
     settings: Settings
@@ -48,6 +50,7 @@ class Prepared:
     workers: int
     identity: str
     earlier: tuple[Curve, ...] = ()
+    warm: Warm = warming.COLD
 
 
 def prepare(
@@ -57,6 +60,7 @@ def prepare(
     strategy: Strategy | None = None,
     recipe: Recipe | None = None,
     earlier: Sequence[Curve] | None = None,
+    warm: Warm | None = None,
 ) -> Prepared:
     """Read the data and check every setting.
 
@@ -67,6 +71,7 @@ def prepare(
         recipe: of a search that started already; otherwise the defaults for the data, changed by the settings.
         earlier: curves that its stopping rule began with, of a search that started already; ``None``: those that the
             results database holds now.
+        warm: what it began with from other data sets, of a search that started already.
 
     Raises:
         UsageError: whatever does not fit; nothing has been written then.
@@ -91,7 +96,11 @@ def prepare(
         _check_start(found[1], dataset)
     objectives = given or defaults.objectives(dataset.task, front=wire.own_start(strategy or settings.strategy))
     check_objectives(objectives, [*defaults.METRICS[dataset.task], *defaults.COSTS])
-    recipe = recipe or _recipe(settings, dataset)
+    if warm is None:
+        usual = recipe or _recipe(settings, dataset)
+        seeks = warming.wanted(settings, own_strategy=strategy is not None)
+        warm = warming.warm(settings, dataset, searched, str(objectives[0]), usual) if seeks else warming.COLD
+    recipe = recipe or _recipe(settings, dataset, warm)
     if settings.epochs is None:
         seconds, fitting = settings.hours * 3600, EPOCHS
         if not settings.ray:  # how fast this machine is says nothing of a cluster's workers
@@ -136,11 +145,13 @@ def prepare(
         shape=dataset.shape,
         outputs=dataset.outputs,
         start=start,
+        warm=warm.sources,
     )
     code = plugins.content([settings.strategy, *settings.stop.split("+")])
     facts = {"data": dataset.digest, "recipe": recipe.digest, "space": _trace(searched)}
-    identity = settings.identity(**facts, **({"code": code} if code else {}))
-    return Prepared(settings, dataset, task, chosen, stopper, workers, identity, tuple(earlier))
+    facts |= {name: text for name, text in (("code", code), ("warm", warm_digest(warm.sources))) if text}
+    identity = settings.identity(**facts)
+    return Prepared(settings, dataset, task, chosen, stopper, workers, identity, tuple(earlier), warm)
 
 
 def _workers(settings: Settings) -> int:
@@ -154,8 +165,8 @@ def _workers(settings: Settings) -> int:
     return workers
 
 
-def _recipe(settings: Settings, dataset: "Dataset") -> Recipe:
-    base = defaults.recipe(dataset.kind, dataset.shape, len(dataset.train.y))
+def _recipe(settings: Settings, dataset: "Dataset", warm: Warm = warming.COLD) -> Recipe:
+    base = make_recipe(warm.recipe, defaults.recipe(dataset.kind, dataset.shape, len(dataset.train.y)))
     recipe = make_recipe(settings.section("recipe"), base)
     if recipe.augment and dataset.kind != "image":
         raise UsageError(

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from detol import plugins, wire
+from detol import plugins, warming, wire
 from detol.config import Settings
 from detol.errors import DetolError, UsageError
 from detol.handover import exported, reported, test_of, weights_of
@@ -74,7 +74,10 @@ def search(
     with Metrics(settings.metrics) as metrics, wire.database(settings.db) as database:
         prepared, store = _create(prepared, database, objects)
         named(prepared.settings.name)
-        return _run(prepared, store, metrics.around(watcher or Quiet(), prepared.settings.name))
+        shown = metrics.around(watcher or Quiet(), prepared.settings.name)
+        if prepared.warm.sources:
+            shown.say(warming.said(prepared.warm.sources))
+        return _left(_run(prepared, store, shown), prepared, database, shown)
 
 
 def resume(
@@ -108,13 +111,15 @@ def resume(
         settings = Settings.from_dict({**before.settings["settings"], **changes, "db": db})
         recipe = make_recipe(before.settings["recipe"])
         known = from_record(before.settings.get(wire.LEARNS, ()))  # not those that have come since: as it judged
-        prepared = prepare(settings, space=space, strategy=strategy, recipe=recipe, earlier=known)
+        began = warming.Warm(warming.from_record(before.settings.get(warming.RECORD, ())))
+        prepared = prepare(settings, space=space, strategy=strategy, recipe=recipe, earlier=known, warm=began)
         if prepared.task.data != before.data:
             raise UsageError(f"the data at {settings.data} have changed since {name!r} started: start a new search")
         with Metrics(settings.metrics) as metrics:
             store = database.open_search(name)
             store.amend(trials=settings.trials, settings=_stored(settings))
-            return _run(prepared, store, metrics.around(watcher or Quiet(), name))
+            shown = metrics.around(watcher or Quiet(), name)
+            return _left(_run(prepared, store, shown), prepared, database, shown)
 
 
 def _create(prepared: Prepared, database: "Database", objects: Sequence[str]) -> "tuple[Prepared, SearchStore]":
@@ -131,6 +136,7 @@ def _create(prepared: Prepared, database: "Database", objects: Sequence[str]) ->
             "recipe": asdict(task.recipe),
             "objects": list(objects),
             **({wire.LEARNS: to_record(prepared.earlier)} if prepared.earlier else {}),
+            **({warming.RECORD: [s.as_dict() for s in prepared.warm.sources]} if prepared.warm.sources else {}),
         }
         described = prepared.dataset.describe()
         try:
@@ -139,7 +145,17 @@ def _create(prepared: Prepared, database: "Database", objects: Sequence[str]) ->
             if given or name not in database.names():
                 raise
             continue
+        warming.note(database, name, prepared.warm)
         return replace(prepared, settings=settings), store
+
+
+def _left(result: SearchResult, prepared: Prepared, database: "Database", watcher: Watcher) -> SearchResult:
+    """Leave a descriptor of the data for searches to come; what fails here costs a warning."""
+    try:
+        warming.leave(database, prepared.dataset, sum(trial.scores is not None for trial in result.trials))
+    except (DetolError, OSError, RuntimeError) as error:
+        watcher.say(f"the data set could not be described for later searches: {error}")
+    return result
 
 
 def _stored(settings: Settings) -> dict[str, Any]:

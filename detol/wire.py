@@ -16,6 +16,7 @@ from detol.errors import ResultsError, UsageError, unknown
 from detol.search.protocols import Executor, SearchSpace, Stopper, Strategy
 from detol.search.records import Candidate, Objective, Trial, parse_objective
 from detol.search.task import Task
+from detol.search.warm import WarmSource
 
 if TYPE_CHECKING:
     from detol.graph.topology import Topology
@@ -68,6 +69,7 @@ def strategy(
     shape: Sequence[int] | None = None,
     outputs: int | None = None,
     start: "Topology | str | None" = None,
+    warm: Sequence[WarmSource] = (),
 ) -> Strategy:
     """Return the strategy of that name over a space; an object that keeps the protocol is returned as it is.
 
@@ -83,6 +85,7 @@ def strategy(
         outputs: of the networks.
         start: what a strategy that changes one network starts from: a topology, ``largest`` or ``smallest``; ``None``:
             its own choice.
+        warm: records of other data sets; a strategy that does not take them proposes the best of them first.
 
     What a strategy does not take it is not given.
 
@@ -97,7 +100,8 @@ def strategy(
     if name.startswith("optuna:"):
         made = _class("detol.strategies.optuna_sampler:OptunaSampler")
         chosen = {"objectives": objectives, **(options or {})}
-        return _strategy("optuna", made, chosen, space, sampler=name.removeprefix("optuna:"), **known)
+        sampler = _strategy("optuna", made, chosen, space, sampler=name.removeprefix("optuna:"), **known)
+        return _warmed(sampler, space, warm, identity)
     if plugins.is_file(name):
         colon, level, made = "", "", plugins.load(name, "strategy")
         known = {key: value for key, value in known.items() if key in inspect.signature(made).parameters}
@@ -116,7 +120,24 @@ def strategy(
     facts = {"shape": shape, "outputs": outputs, "start": start}
     known |= {key: value for key, value in facts.items() if key in taken and value is not None}
     known |= {"level": level} if colon else {}
-    return _strategy(name, made, chosen, space, **known)
+    if "warm" in taken:
+        return _strategy(name, made, chosen, space, **known, warm=warm)
+    if warm and own_start(name):
+        raise UsageError(f"strategy {name} starts from a network of its own: leave --warm out")
+    return _warmed(_strategy(name, made, chosen, space, **known), space, warm, identity)
+
+
+def _warmed(
+    strategy: Strategy,
+    space: SearchSpace,
+    warm: Sequence[WarmSource],
+    identity: Callable[[Candidate], Hashable] | None,
+) -> Strategy:
+    if not warm:
+        return strategy
+    from detol.strategies.warm_start import WarmStart
+
+    return WarmStart(strategy, space, warm, identity=identity)
 
 
 def own_start(strategy: str | Strategy) -> bool:

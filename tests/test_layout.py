@@ -31,6 +31,7 @@ LEVELS = {
     "strategies": RECORDS | {"embedding"},
     "stopping": RECORDS,
     "workers": RECORDS,
+    "meta": RECORDS | {"workers"},
     "execution": RECORDS | {"workers"},
     "results": RECORDS | {"embedding"},
     "tracking": RECORDS,

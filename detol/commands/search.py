@@ -73,6 +73,10 @@ def search(
     reuse: Annotated[
         str | None, Option("--reuse", help="What answers from other searches: always (default), same-seed, never.")
     ] = None,
+    warm: Annotated[
+        list[str] | None,
+        Option("--warm", help="Begin with other data sets' results: auto (guided's default), off, or SEARCH; repeat."),
+    ] = None,
     max_params: Annotated[float | None, Option("--max-params", help="Refuse candidates with more parameters.")] = None,
     device: Annotated[str | None, Option("--device", help="auto, cpu or cuda.")] = None,
     ray: Ray = None,
@@ -93,7 +97,8 @@ def search(
         "trials": trials, "epochs": epochs, "hours": hours, "trial_minutes": trial_minutes,
         "workers": workers, "ranks": ranks, "objective": tuple(objective) if objective else None, "seed": seed,
         "name": name, "db": db, "tracking": tracking, "references": references, "inherit": inherit, "reuse": reuse,
-        "max_params": max_params, "device": device, "ray": ray, "executor": executor, "metrics": metrics,
+        "warm": tuple(warm) if warm else None, "max_params": max_params, "device": device, "ray": ray,
+        "executor": executor, "metrics": metrics,
     }  # fmt: skip
     options = config.parse_sets(set_ or [])
     options.setdefault("data", {}).update(data_options(header, resize, variables))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from detol.graph.topology import Topology
 from detol.spaces.decisions import Decisions
 
 
@@ -89,3 +90,51 @@ def warm_digest(sources: Sequence[WarmSource]) -> str:
     ]
     text = json.dumps(told, sort_keys=True)
     return f"w1:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+@dataclass(frozen=True)
+class PastTrial:
+    """A scored trial of an earlier search.
+
+    Args:
+        trial: ``SEARCH/NUMBER``.
+        digest: of its topology.
+        decisions: of the space it came from.
+        score: of the primary objective, more is better; finite.
+        topology: the network, where the trial comes from another space than the one that is searched now.
+    """
+
+    trial: str
+    digest: str
+    decisions: Decisions
+    score: float
+    topology: Topology | None = None
+
+
+@dataclass(frozen=True)
+class Experience:
+    """What is known of one data set under one recipe, schedule and objective, from one space.
+
+    Args:
+        data: digest of the data set.
+        data_name: for people.
+        searches: names of the searches the trials come from.
+        space: of these.
+        objective: the primary one, as text.
+        recipe: digest of it.
+        settings: of the recipe.
+        epochs: of a training to its end.
+        count: how many trials there are.
+        trials: those that were read, best first.
+    """
+
+    data: str
+    data_name: str
+    searches: tuple[str, ...]
+    space: str
+    objective: str
+    recipe: str
+    settings: Mapping[str, Any]
+    epochs: int
+    count: int
+    trials: tuple[PastTrial, ...] = ()

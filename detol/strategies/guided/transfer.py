@@ -26,7 +26,7 @@ Doubles = NDArray[np.float64]
 CORRELATIONS = (0.5, 0.7, 0.85, 0.95, 0.99)
 """Of a search's scores with a source's, one as likely as the other before the first result."""
 ALONE = 1 / 6
-"""Prior weight of the search without its sources."""
+"""Prior weight of the search without its sources, where these have full weight."""
 BLIND = 0.9
 """The correlation that is assumed before the first result."""
 UNITS = np.exp(np.linspace(np.log(0.05), np.log(8.0), 32))
@@ -176,11 +176,12 @@ def _chosen(
     if len(rows) > FEW:
         settings = [settings[int(place)] for place in np.argsort(-evidence(settings, among, values))[:BEST]]
     kernels = np.stack([mixture(s, among.hamming, among.structural, among.linear) for s in settings]).astype(float)
-    found = list(_weighed(None, 0.0, np.log(ALONE), kernels, values, places, settings))
-    total = sum(source.weight for source in sources)
+    # What sources of little weight leave is the search's own.
+    share = (1 - ALONE) / max(1.0, sum(source.weight for source in sources))
+    own = 1 - share * sum(source.weight for source in sources)
+    found = list(_weighed(None, 0.0, np.log(own), kernels, values, places, settings))
     for source in sources:
-        # A source that is far from this data set is worth as much less as the search alone is worth more.
-        prior = np.log((1 - ALONE) * source.weight / total / len(CORRELATIONS))
+        prior = np.log(share * source.weight / len(CORRELATIONS))
         for rho in CORRELATIONS:
             found += _weighed(source, rho, prior, kernels, values, places, settings)
     logs = np.array([log for log, _ in found])
