@@ -93,9 +93,7 @@ def band(pool: Sequence[Record], objective: Objective, way: str, speed: float) -
     elif way == "epochs":
         costs = np.array([float(record.epoch) for record in pool])
     else:
-        costs = np.array(
-            [(record.answer_seconds if record.reused else record.seconds * record.width) for record in pool]
-        )
+        costs = np.array([_device_seconds(record) for record in pool])
         costs = costs / max(speed, 1e-9)
     if costs.sum() <= 0:
         return None

@@ -154,13 +154,14 @@ def _record(row: sa.RowMapping, objectives: Sequence[Objective], lines: tuple[in
 def _spared(row: sa.RowMapping, extra: Mapping[str, Any], answered: Mapping[str, float]) -> dict[str, Any]:
     continued = str(extra.get(CONTINUED, ""))
     if row["reused"]:
-        return {"continued": "", "spared_epochs": row["epoch"], "spared_seconds": answered.get(row["reused"], 0.0)}
+        taken = row["epoch"] * answered.get(row["reused"], 0.0)
+        return {"continued": "", "spared_epochs": row["epoch"], "spared_seconds": taken}
     epochs, seconds = int(extra.get(SPARED_EPOCHS, 0)), float(extra.get(SPARED_SECONDS, 0.0))
     return {"continued": continued, "spared_epochs": epochs, "spared_seconds": seconds}
 
 
 def _answers(connection: sa.Connection, refs: Iterable[str]) -> dict[str, float]:
-    """Return the device seconds of trials by ``SEARCH/NUMBER``."""
+    """Return the device seconds of an epoch of trials by ``SEARCH/NUMBER``."""
     by_search: dict[str, list[int]] = {}
     for ref in refs:
         name, _, number = ref.rpartition("/")
@@ -168,9 +169,9 @@ def _answers(connection: sa.Connection, refs: Iterable[str]) -> dict[str, float]
     found: dict[str, float] = {}
     for name, numbers in by_search.items():
         query = (
-            sa.select(trials.c.number, trials.c.seconds * trials.c.width)
+            sa.select(trials.c.number, trials.c.seconds * trials.c.width / trials.c.epoch)
             .join_from(trials, searches)
-            .where(searches.c.name == name)
+            .where(searches.c.name == name, trials.c.epoch > 0)
         )
         wanted = set(numbers)
         taken = connection.execute(query).all()
