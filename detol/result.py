@@ -79,6 +79,7 @@ def conclude(name: str, task: Task, outcome: Outcome, trials: Sequence[Trial]) -
         "epochs": tally.epochs,
         "epochs_spared": tally.spared,
         "epochs_reused": tally.answered,
+        "continued": tally.continued,
         "seconds": round(outcome.seconds, 3),
         "objective": str(objective),
         "best": found,

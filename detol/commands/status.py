@@ -1,10 +1,14 @@
 """``detol status``: where searches stand."""
 
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from detol.commands.common import Csv, Db, Json, print_json, print_rows, query
+
+if TYPE_CHECKING:
+    from detol.results.query import SearchRow
 
 COLUMNS = (
     "name",
@@ -23,6 +27,21 @@ COLUMNS = (
 )
 
 
+def _saved(row: "SearchRow") -> Iterator[str]:
+    """Yield what reuse and early stopping saved, where they did."""
+    if row.trainings_saved or row.continued:
+        gone_on = f", {row.continued} more went on from a checkpoint" if row.continued else ""
+        yield (
+            f"reuse saved {row.trainings_saved} trainings{gone_on}: {row.epochs_saved} epochs, "
+            f"{row.seconds_saved:,.1f} device seconds"
+        )
+    if row.trainings_spared:
+        yield (
+            f"early stopping ended {row.trainings_spared} trials: {row.epochs_spared} epochs left out, about "
+            f"{row.seconds_spared:,.1f} device seconds"
+        )
+
+
 def status(
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="One search; otherwise all.")] = "",
     db: Db = "",
@@ -39,11 +58,15 @@ def status(
     elif as_json:
         print_json(rows[0])
     else:
+        from detol.results.savings import Savings
+
         facts: list[dict[str, Any]] = [
             {"": key.replace("_", " "), "value": value}
             for key, value in vars(rows[0]).items()
-            if value not in ("", None)
+            if value not in ("", None) and key not in vars(Savings())
         ]
         print_rows(facts, as_json=False)
+        for line in _saved(rows[0]):
+            typer.echo(line)
         if rows[0].state == "interrupted":
             typer.echo(f"go on with: detol resume {name}{f' --db {db}' if db else ''}")

@@ -10,6 +10,7 @@ from detol.results import owner
 from detol.results.places import COMPLETED_FIRST, SCRATCH_FIRST, search_id
 from detol.results.reader import SCORED
 from detol.results.rows import from_text
+from detol.results.savings import Savings, savings, total
 from detol.results.schema import data_sets, reports, searches, topologies, trials
 from detol.search.records import parse_objective
 
@@ -42,6 +43,13 @@ class SearchRow:
         ended: likewise; empty while it runs.
         host: where its controller runs; empty when none does.
         pid: of its controller.
+        continued: of the trained, those that went on from a checkpoint of another search.
+        trainings_saved: as of :class:`detol.results.savings.Savings`, and so on.
+        epochs_saved: likewise.
+        seconds_saved: likewise.
+        trainings_spared: likewise.
+        epochs_spared: likewise.
+        seconds_spared: likewise.
     """
 
     name: str
@@ -67,6 +75,13 @@ class SearchRow:
     ended: str
     host: str
     pid: int | None
+    continued: int = 0
+    trainings_saved: int = 0
+    epochs_saved: int = 0
+    seconds_saved: float = 0.0
+    trainings_spared: int = 0
+    epochs_spared: int = 0
+    seconds_spared: float = 0.0
 
 
 def search_rows(
@@ -92,10 +107,13 @@ def search_rows(
     for row in connection.execute(counts).mappings():
         by_search.setdefault(row["search"], []).append(row)
     rows = connection.execute(query.order_by(searches.c.id.desc())).mappings().all()
-    return [_search_row(connection, row, by_search.get(row["id"], [])) for row in rows]
+    saved = savings(connection, [row["id"] for row in rows])
+    return [_search_row(connection, row, by_search.get(row["id"], []), saved.get(row["id"], Savings())) for row in rows]
 
 
-def _search_row(connection: sa.Connection, row: sa.RowMapping, counts: list[sa.RowMapping]) -> SearchRow:
+def _search_row(
+    connection: sa.Connection, row: sa.RowMapping, counts: list[sa.RowMapping], saved: Savings
+) -> SearchRow:
     states: dict[str, int] = {}
     for part in counts:
         states[part["state"]] = states.get(part["state"], 0) + part["count"]
@@ -120,12 +138,13 @@ def _search_row(connection: sa.Connection, row: sa.RowMapping, counts: list[sa.R
         trained=sum(part["count"] for part in trained),
         reused=sum(part["count"] for part in counts if part["answered"]),
         paused=states.get("paused", 0),
-        epochs_trained=sum(int(part["epochs"] or 0) for part in trained),
+        epochs_trained=sum(int(part["epochs"] or 0) for part in counts) - saved.epochs_saved,
         best=f"{row['name']}/{best[0]}" if best else "",
         value=None if not best else objective.score(best[1]) if objective else best[1],
         seconds=row["consumed"],
         host=row["host"] if runs else "",
         pid=row["pid"] if runs else None,
+        **vars(saved),
     )
 
 
@@ -133,22 +152,18 @@ def stats(connection: sa.Connection) -> Mapping[str, Any]:
     """Return the totals of a database.
 
     Keys: searches, data_sets, topologies (distinct digests), trials, states (trials in each), trained, reused,
-    reports, epochs (trained), seconds (consumed by trainings), device_seconds (times width), epochs_spared (that
-    stopped trials did not train to their end), epochs_saved and seconds_saved (what the answered trials would have
-    cost: their epochs, and the device seconds of the trainings that answered them).
+    reports, epochs (trained), seconds (consumed by trainings), device_seconds (times width), and what was saved: as of
+    :class:`detol.results.savings.Savings`.
     """
     listed = connection.execute(sa.select(trials.c.state, sa.func.count()).group_by(trials.c.state)).all()
     states = {str(state): int(count) for state, count in listed}
     here = sa.and_(trials.c.reused == "", trials.c.state != "refused")
     time = trials.c.seconds * trials.c.width
     done = connection.execute(
-        sa.select(sa.func.count(), sa.func.sum(trials.c.epoch), sa.func.sum(trials.c.seconds), sa.func.sum(time)).where(
-            here
-        )
+        sa.select(sa.func.count(), sa.func.sum(trials.c.seconds), sa.func.sum(time)).where(here)
     ).one()
-    answered, epochs_saved, seconds_saved = _saved(connection)
-    stopped = sa.and_(trials.c.reused == "", trials.c.state == "stopped")
-    spared = connection.scalar(sa.select(sa.func.sum(trials.c.epochs - trials.c.epoch)).where(stopped))
+    saved = total(savings(connection, answers=False).values())
+    epochs = connection.scalar(sa.select(sa.func.sum(trials.c.epoch)).where(trials.c.state != "refused"))
     return {
         "searches": _count(connection, searches),
         "data_sets": _count(connection, data_sets),
@@ -156,34 +171,13 @@ def stats(connection: sa.Connection) -> Mapping[str, Any]:
         "trials": sum(states.values()),
         "states": states,
         "trained": done[0],
-        "reused": answered,
+        "reused": saved.trainings_saved,
         "reports": _count(connection, reports),
-        "epochs": int(done[1] or 0),
-        "seconds": float(done[2] or 0.0),
-        "device_seconds": float(done[3] or 0.0),
-        "epochs_spared": int(spared or 0),
-        "epochs_saved": epochs_saved,
-        "seconds_saved": seconds_saved,
+        "epochs": int(epochs or 0) - saved.epochs_saved,
+        "seconds": float(done[1] or 0.0),
+        "device_seconds": float(done[2] or 0.0),
+        **vars(saved),
     }
-
-
-def _saved(connection: sa.Connection) -> tuple[int, int, float]:
-    """Return how many trials were answered, their epochs, and the device seconds of what answered them."""
-    listed = connection.execute(sa.select(trials.c.reused, trials.c.epoch).where(trials.c.reused != "")).all()
-    sources: dict[str, list[int]] = {}
-    for ref, _ in listed:
-        name, _, number = ref.rpartition("/")
-        sources.setdefault(name, []).append(int(number))
-    seconds = 0.0
-    for name, numbers in sources.items():
-        query = (
-            sa.select(trials.c.number, trials.c.seconds * trials.c.width)
-            .join_from(trials, searches)
-            .where(searches.c.name == name)
-        )
-        took = {number: float(time or 0.0) for number, time in connection.execute(query).all()}
-        seconds += sum(took.get(number, 0.0) for number in numbers)
-    return len(listed), sum(epoch for _, epoch in listed), seconds
 
 
 def settings_of(connection: sa.Connection, name: str) -> Mapping[str, Any]:
