@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from detol.bench.compare import Entry, Make, Progress, compare, quiet
+from detol.bench.compare import Entry, Make, Progress, Warm, compare, quiet
 from detol.bench.keys import code_of
 from detol.bench.run import Protocol
 from detol.bench.table import BenchTable, Column
@@ -46,6 +46,7 @@ def answer(
     seeds: int = 100,
     processes: int = 0,
     progress: Progress = quiet,
+    warm: Warm | None = None,
 ) -> dict[str, Any]:
     """Return a comparison and all that it needs to be told: table, protocol, device, versions, seconds.
 
@@ -55,7 +56,7 @@ def answer(
     if not entries:
         raise UsageError("a bench compares at least one --strategy")
     start = time.perf_counter()
-    found = compare(table, protocol, entries, make, seeds=seeds, processes=processes, progress=progress)
+    found = compare(table, protocol, entries, make, seeds=seeds, processes=processes, progress=progress, warm=warm)
     return {
         "strategies": found,
         "space": table.space.name,

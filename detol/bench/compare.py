@@ -15,9 +15,12 @@ from detol.bench.table import BenchTable
 from detol.errors import UsageError
 from detol.graph.digest import digest
 from detol.search.protocols import SearchSpace, Strategy
+from detol.search.warm import WarmSource
 
 Make: TypeAlias = Callable[..., Strategy]
 """``make(name, space, seed=..., identity=..., options=...)``, as :func:`detol.wire.strategy`."""
+Warm: TypeAlias = Callable[[int], Sequence[WarmSource]]
+"""Returns what a search of a seed knows of other data sets."""
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with how many searches are done, and of how many."""
 
@@ -54,6 +57,7 @@ class _Work:
     protocol: Protocol
     make: Make
     best: str
+    warm: Warm | None
 
 
 _work: _Work | None = None  # what the processes of a pool share; they are forks, so nothing is sent to them
@@ -68,6 +72,7 @@ def compare(
     seeds: int = 100,
     processes: int = 0,
     progress: Progress = quiet,
+    warm: Warm | None = None,
 ) -> list[dict[str, Any]]:
     """Return the figures of each strategy (:func:`detol.bench.statistics.summary`) over seeds 0, 1, ...
 
@@ -79,6 +84,7 @@ def compare(
         seeds: searches of each strategy, >= 1.
         processes: side by side; 0: as many as there are cores. Each computes on one thread.
         progress: called after each search.
+        warm: what each search knows of other data sets; ``None``: nothing.
 
     Raises:
         UsageError: an unknown strategy or option, no seeds, or a table without a row for a candidate.
@@ -87,7 +93,7 @@ def compare(
         raise UsageError(f"--seeds must be >= 1, got {seeds}")
     for entry in entries:  # names and options are checked, and small spaces laid out, before the work starts
         make(entry.strategy, table.space, seed=0, identity=identity(table, protocol), options=entry.options)
-    work = _Work(table, table.space, protocol, make, _best_digest(table, protocol))
+    work = _Work(table, table.space, protocol, make, _best_digest(table, protocol), warm)
     found: dict[tuple[int, int], Run] = {}
     searches = sum(entry.searches(seeds) for entry in entries)
     for place, seed, made in _runs(work, entries, seeds, processes or len(os.sched_getaffinity(0))):
@@ -151,8 +157,14 @@ def _run_alone(place: int, entry: Entry, seed: int) -> tuple[int, int, Run]:
 def _run(place: int, entry: Entry, seed: int) -> tuple[int, int, Run]:
     assert _work is not None
     work = _work
+    known = {} if work.warm is None else {"warm": work.warm(seed)}
     strategy = work.make(
-        entry.strategy, work.space, seed=seed, identity=identity(work.table, work.protocol), options=entry.options
+        entry.strategy,
+        work.space,
+        seed=seed,
+        identity=identity(work.table, work.protocol),
+        options=entry.options,
+        **known,
     )
     return place, seed, run(work.table, strategy, work.protocol, seed=seed, best=work.best)
 

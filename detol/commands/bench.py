@@ -36,6 +36,10 @@ def bench(
     set_: Annotated[
         list[str] | None, Option("--set", help="KEY=VALUE of all strategies, or STRATEGY.KEY=VALUE of one.")
     ] = None,
+    warm_objective: Annotated[
+        str, Option("--warm-objective", help="Sibling column whose results are known: NAME, or NAME:min.")
+    ] = "",
+    warm_rows: Annotated[int, Option("--warm-rows", help="Random rows of it that each search knows.")] = 300,
     processes: Annotated[int, Option("--processes", help="Searches side by side (0: one a core).")] = 0,
     to: Annotated[Path | None, Option("--to", help="Directory for a picture of the regret and the answer.")] = None,
     as_json: Json = False,
@@ -43,6 +47,7 @@ def bench(
     """Compare search strategies on a table of published results, without training anything."""
     from detol import wire
     from detol.bench import Protocol, answer, open_table
+    from detol.bench.sibling import Sibling
     from detol.errors import UsageError
     from detol.search.records import parse_objective
     from detol.spaces import catalogue
@@ -64,10 +69,13 @@ def bench(
     opened = open_table(
         table, catalogue.load(space), goal, key=key, tests=test or [], cost=_schedule(cost, goal.metric)
     )
+    warm = Sibling(opened, parse_objective(warm_objective), warm_rows, key=key).sources if warm_objective else None
     found = answer(
         opened, protocol, _entries(strategy or ["guided"], set_ or []), wire.strategy, seeds=seeds,
-        processes=processes, progress=_progress,
+        processes=processes, progress=_progress, warm=warm,
     )  # fmt: skip
+    if warm_objective:
+        found |= {"warm": {"objective": warm_objective, "rows": warm_rows}}
     if to is not None:
         _write(found, to)
     if as_json:
