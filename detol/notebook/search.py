@@ -12,6 +12,7 @@ from detol.config import Settings
 from detol.errors import UsageError
 from detol.notebook import frames
 from detol.notebook.background import Background
+from detol.notebook.figures import Figures
 from detol.notebook.progress import Ending, ended, progress
 from detol.notebook.trial import TrialView
 from detol.results.query import Query, SearchRow
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from detol.watch import Watcher
 
 
-class Search:
+class Search(Figures):
     """A search: settings that are checked at once, then a run, then answers.
 
     ::
@@ -302,6 +303,28 @@ class Search:
         self._check_started()
         ref = self._name if trial is None else f"{self._name}/{trial}"
         return handover.export_trial(ref, Path(to), formats, db=self._settings.db, retrain=retrain, with_data=with_data)
+
+    def report(
+        self, to: "str | PathLike[str]", *, png: "str | PathLike[str] | None" = None, force: bool = False
+    ) -> Mapping[str, Any]:
+        """Write the report, one HTML file; return where it is and how large. What ``detol report`` does.
+
+        Args:
+            to: the file.
+            png: where the pictures go as PNG too: a directory, or one file.
+            force: whether what is there is replaced.
+
+        Raises:
+            UsageError: no trial with a score, or a destination that is taken.
+        """
+        from detol import reproduce
+        from detol.dashboards.report.writer import write_report
+
+        with self._asked() as query:
+            command = reproduce.of_search(query, self._name)
+            return write_report(
+                query, self._name, Path(to), png=Path(png) if png else None, command=command, force=force
+            )
 
     # -- showing itself
 

@@ -1,0 +1,149 @@
+"""Makes what is generated in these pages: ``python docs/make.py [commands] [walkthrough] [notebook]``; default: all.
+
+``commands.md`` is the help of every command. In ``walkthrough.md`` each line ``$ ...`` of a console block is run, in one
+scratch folder and in order, and what it prints takes the place of what stands below it. ``example.ipynb`` is executed.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+HEAD = """# The commands
+
+Every command has `--help`; this page is that help, put together by `make docs`. Commands that print a table take
+`--json` (one JSON document on standard output, nothing else there). Exit code 0: success; 1: detol could not go on; 2: an
+input against a rule, told in one line; 130: Ctrl-C, everything saved.
+"""
+WIDTH = 80
+"""Columns of the help texts."""
+BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def paths(group: object, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield every command of a group of commands, as the words that call it."""
+    for name, command in getattr(group, "commands", {}).items():
+        if getattr(command, "commands", None):
+            yield from paths(command, (*before, name))
+        else:
+            yield (*before, name)
+
+
+def help_of(words: tuple[str, ...]) -> str:
+    """Return what ``detol WORDS --help`` prints in a terminal of ``WIDTH`` columns."""
+    import contextlib
+    import io
+
+    from detol import cli
+
+    written, before = io.StringIO(), os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = str(WIDTH)
+    try:
+        with contextlib.redirect_stdout(written):
+            cli.app([*words, "--help"], prog_name="detol", standalone_mode=False)
+    finally:
+        if before is None:
+            del os.environ["COLUMNS"]
+        else:
+            os.environ["COLUMNS"] = before
+    return "\n".join(line.rstrip() for line in written.getvalue().strip().splitlines())
+
+
+def commands() -> str:
+    """Return the page of the commands."""
+    import typer.main
+
+    from detol import cli
+
+    listed = list(paths(typer.main.get_command(cli.app)))
+    links = "\n".join(f"- [`detol {' '.join(words)}`](#detol-{'-'.join(words)})" for words in listed)
+    parts = [f"## detol {' '.join(words)}\n\n```text\n{help_of(words)}\n```" for words in listed]
+    return f"{HEAD}\n{links}\n\n" + "\n\n".join(parts) + "\n"
+
+
+def steps(text: str) -> list[tuple[str, str]]:
+    """Return the commands of a page's console blocks with what is printed below each."""
+    found: list[tuple[str, str]] = []
+    for block in BLOCK.findall(text):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            lines = part.splitlines()
+            count = 1
+            while lines[count - 1].endswith("\\"):
+                count += 1
+            found.append(("\n".join(lines[:count]), "\n".join(lines[count:])))
+    return found
+
+
+def walkthrough(text: str, run: Callable[[str], str]) -> str:
+    """Return a page in which what ``run`` returns stands below each command."""
+    printed = iter([run(command) for command, _ in steps(text)])
+    given = iter(steps(text))
+
+    def block(match: re.Match[str]) -> str:
+        count = len(re.findall(r"^\$ ", match[1], flags=re.MULTILINE))
+        parts = [f"$ {next(given)[0]}\n{next(printed)}" for _ in range(count)]
+        return "```console\n" + "\n".join(part.rstrip("\n") + "\n" for part in parts) + "```"
+
+    return BLOCK.sub(block, text)
+
+
+def shell(folder: Path) -> Callable[[str], str]:
+    """Return what runs a command in a folder, as a person would, and returns what it prints."""
+    bin_ = Path(sys.executable).parent
+    environment = {**os.environ, "PATH": f"{bin_}:{os.environ['PATH']}", "COLUMNS": "120", "OMP_NUM_THREADS": "1"}
+
+    def run(command: str) -> str:
+        done = subprocess.run(  # noqa: S602  the page's own commands, with their pipes
+            command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise SystemExit(f"$ {command}\n{done.stdout}{done.stderr}")
+        return "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines())
+
+    return run
+
+
+def notebook(path: Path, folder: Path) -> object:
+    """Return a notebook, executed in a folder by a kernel of this Python.
+
+    Raises:
+        CellExecutionError: a cell raises.
+    """
+    import nbformat
+    from nbclient import NotebookClient
+
+    read = nbformat.read(path, as_version=4)
+    NotebookClient(read, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
+    for cell in read.cells:
+        cell.metadata.pop("execution", None)  # times of day
+    read.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    return read
+
+
+def main(names: list[str]) -> None:
+    """Make what is named, or all."""
+    wanted = names or ["commands", "walkthrough", "notebook"]
+    with tempfile.TemporaryDirectory() as scratch:
+        if "commands" in wanted:
+            (DOCS / "commands.md").write_text(commands())
+        if "walkthrough" in wanted:
+            page = DOCS / "walkthrough.md"
+            page.write_text(walkthrough(page.read_text(), shell(Path(scratch))))
+        if "notebook" in wanted:
+            import nbformat
+
+            page = DOCS / "example.ipynb"
+            folder = Path(scratch) / "notebook"
+            folder.mkdir()
+            nbformat.write(notebook(page, folder), page)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
