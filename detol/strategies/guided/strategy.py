@@ -29,6 +29,7 @@ from detol.strategies.guided.models import (
 )
 from detol.strategies.guided.pool import pool_of
 from detol.strategies.guided.prices import prices
+from detol.strategies.guided.rises import Rises
 from detol.strategies.guided.transfer import MEMBERS, TransferModel
 from detol.strategies.guided.warm import Warmth
 from detol.strategies.guided.warp import log_regret, standardised
@@ -61,9 +62,10 @@ class Guided(Proposer):
     First the space's references and uniform samples, ``initial`` in all. Then each proposal is the candidate of
     largest expected improvement under a Gaussian process (:mod:`detol.strategies.guided.gaussian`), or beyond
     ``FOREST`` observations under a forest; a share of the proposals is the best of the incumbent's neighbours. Trials
-    that failed by their own fault count as the worst score told. The candidates are all decisions of a space of at
-    most ``WHOLE``, otherwise mutations of one and two steps and crossings of the best, and samples, gathered from ask
-    to ask.
+    that failed by their own fault count as the worst score told; those that rest or were stopped count with what others
+    have gained after as many epochs (:mod:`detol.strategies.guided.rises`). The candidates are all decisions of a space
+    of at most ``WHOLE``, otherwise mutations of one and two steps and crossings of the best, and samples, gathered from
+    ask to ask.
 
     Args:
         space: what is searched.
@@ -116,6 +118,8 @@ class Guided(Proposer):
         self._references = list(space.references.values()) if references else []
         self._seen: list[int] = []  # rows told, in the order of ``_scores``
         self._scores: list[float] = []  # minus infinity where a trial failed by its own fault
+        self._numbers: list[int] = []  # of these trials
+        self._rises = Rises()
         self._inputs: list[Floats] = []
         self._resting: dict[int, int] = {}  # number of a trial told while PAUSED -> its place in ``_scores``
         self._leaders: list[Told] = []  # the best told, best first
@@ -131,6 +135,11 @@ class Guided(Proposer):
     def _best(self) -> Told | None:
         return self._leaders[0] if self._leaders else None
 
+    def tell(self, trials: Sequence[Trial]) -> None:
+        """Learn from final and paused trials, also from how their scores rose with the epochs."""
+        self._rises.note(trials)
+        super().tell(trials)
+
     def learn(self, trials: Sequence[Trial]) -> None:
         """Keep rows and scores, and the incumbent."""
         for told, trial in zip(self.told[-len(trials) :], trials, strict=True):
@@ -142,6 +151,7 @@ class Guided(Proposer):
             if told.state is State.PAUSED:
                 self._resting[told.number] = len(self._scores)
             self._scores.append(told.score)
+            self._numbers.append(told.number)
             self._inputs.append(self._pool.inputs([row])[0])
             if self._thrift and trial.reports:
                 # The least, not the mean: the first epoch also warms up, and others may have been in its way.
@@ -218,7 +228,7 @@ class Guided(Proposer):
         return candidate
 
     def _fit(self) -> Model | None:
-        scores = np.asarray(self._scores)
+        scores = self._rises.lifted(self._numbers, np.asarray(self._scores))
         scored = np.isfinite(scores)
         if self._warm and scored.sum() <= FOREST:
             return self._ranking(self._fit_warm(scores, scored))
