@@ -1,11 +1,11 @@
 """``detol results``: questions to the results database."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
-from detol.commands import exchange
+from detol.commands import exchange, similar
 from detol.commands.common import Csv, Db, Json, print_json, print_rows, query
 
 app = typer.Typer(help="Ask the results database.", no_args_is_help=True)
@@ -17,7 +17,23 @@ Data = Annotated[str | None, typer.Option("--data", help="Only on this data set 
 Space = Annotated[str | None, typer.Option("--space", help="Only from this space.")]
 Search = Annotated[str | None, typer.Option("--search", help="Only of this search.")]
 
-TOP = ("trial", "value", "n", "params", "multiply_adds", "epoch", "state", "origin", "space", "data", "digest")
+TOP = (
+    "trial",
+    "value",
+    "mean",
+    "spread",
+    "n",
+    "source",
+    "params",
+    "multiply_adds",
+    "epoch",
+    "state",
+    "origin",
+    "inherited",
+    "space",
+    "data",
+    "digest",
+)
 LINE = ("generation", "trial", "parents", "origin", "state", "value", "digest")
 
 
@@ -32,11 +48,14 @@ def top(
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
-    """Print the best trials: one row for each topology, recipe and data set."""
+    """Print the best trials: one row for each topology, recipe and data set.
+
+    By the mean over the trainings (seeds) of each; the row names the best of them. ``spread``: standard deviation.
+    """
     with query(db) as asked:
         rows = asked.top(data, space, search, limit, metric)
     shown = [{**vars(row), "digest": row.digest[:15]} for row in rows] if not (as_json or as_csv) else rows
-    columns = (*TOP[:-3], "inherited", *TOP[-3:]) if any(row.inherited for row in rows) else TOP
+    columns = _telling(TOP, rows)
     print_rows(shown, as_json=as_json, as_csv=as_csv, columns=columns, empty="no trial has a score yet")
 
 
@@ -56,20 +75,17 @@ def front(
     if as_json:
         print_json(rows)
         return
-    marked = any(row.inherited for row in rows)
-    flat = [
-        {
-            "trial": row.trial,
-            **row.values,
-            "n": row.n,
-            **({"inherited": row.inherited} if marked else {}),
-            "space": row.space,
-            "data": row.data,
-            "digest": row.digest,
-        }
-        for row in rows
-    ]
+    shown = _telling(("spread", "n", "inherited", "source", "space", "data", "digest"), rows)
+    flat = [{"trial": row.trial, **row.values, **{name: getattr(row, name) for name in shown}} for row in rows]
     print_rows(flat, as_json=False, as_csv=as_csv, empty="no trial has a score yet")
+
+
+def _telling(columns: Sequence[str], rows: Sequence[Any]) -> tuple[str, ...]:
+    """Return the columns without those that would say nothing: of seeds where each was trained once, and the like."""
+    several = any(row.n > 1 for row in rows)
+    silent = {"mean", "spread"} if not several else set()
+    silent |= {name for name in ("inherited", "source") if not any(getattr(row, name) for row in rows)}
+    return tuple(name for name in columns if name not in silent)
 
 
 @app.command("curve")
@@ -174,6 +190,7 @@ def sql(
     print_rows(answer.dicts(), as_json=as_json, as_csv=as_csv, empty="no rows")
 
 
+app.command("similar")(similar.similar)
 app.command("export")(exchange.export)
 app.command("import")(exchange.import_)
 app.command("merge")(exchange.merge)

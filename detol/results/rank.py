@@ -1,40 +1,42 @@
 """Which trials are best: one row for each topology, recipe and data set, however often it was tried or answered.
 
+A topology that was trained with several seeds stands by the mean of its trainings: the best of several is an estimate
+that is too high, the more so the more there are. The row names the best of them and shows mean, n and spread.
+
 Trials that started from another's weights have a row of their own: their scores are no scores of the topology alone.
 
 As in a search (:func:`detol.search.scoring.better`), a trial that was stopped early never stands above a completed one.
 """
 
-import math
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 
 import sqlalchemy as sa
 
-from detol.errors import ResultsError, unknown
-from detol.results.places import COMPLETED, check_space, data_digest, search_id
-from detol.results.reader import SCORED
-from detol.results.rows import from_text
-from detol.results.schema import costs, data_sets, reports, searches, trials
-from detol.search.records import INHERITED, Objective, parse_objective
+from detol.results.places import COMPLETED
+from detol.results.schema import reports, trials
+from detol.results.scope import COSTS, FACTS, RANKED, Place, Scope, Which
+from detol.results.standing import COLUMNS, Key, Standing, key_of, standing
+from detol.results.walk import RESTING, Walk
+from detol.search.records import Objective
 
-COSTS = ("params", "multiply_adds", "activation_bytes", "depth")
-_FACTS = (*COSTS, "seconds")
-_FALLS = ("depth",)  # with what parse_objective says, all costs are minimised
+__all__ = ["COSTS", "FrontRow", "TopRow", "Which", "front", "top"]
 
 
 @dataclass(frozen=True)
 class TopRow:
-    """The best trial of one topology under one recipe on one data set.
+    """The best trial of one topology under one recipe on one data set; rows stand in the order of ``mean``.
 
     Args:
         trial: ``SEARCH/NUMBER``.
         digest: of the topology.
         data: name of the data set.
         space: name of the space it came from.
-        metric: what ``value`` and ``mean`` are.
+        metric: what ``value``, ``mean`` and ``spread`` are.
         value: of this trial, in the metric's natural direction and unit.
-        mean: over all trainings of it among the trials asked for that ended in the same state.
+        mean: over all trainings of it among the trials asked for that went as far.
         n: how many trainings that is; answers from the database are not counted again.
         params: parameters; ``None`` where unknown, as the other costs.
         multiply_adds: for one sample forwards.
@@ -49,6 +51,8 @@ class TopRow:
         recipe: digest of its recipe.
         reused: where its result comes from, when it was not trained.
         inherited: number of the trial of its search whose weights it started from; empty for a training from scratch.
+        spread: standard deviation over the ``n`` trainings; ``None`` for one.
+        source: who it was imported from; empty for our own.
     """
 
     trial: str
@@ -72,13 +76,16 @@ class TopRow:
     recipe: str
     reused: str
     inherited: str = ""
+    spread: float | None = None
+    source: str = ""
 
 
 @dataclass(frozen=True)
 class FrontRow:
     """A trial that no other beats in all objectives at once; ``values`` are natural, by objective.
 
-    ``inherited``: as in :class:`TopRow`.
+    The first value is the mean over ``n`` trainings, ``spread`` its standard deviation; the others are of the trial.
+    ``inherited`` and ``source``: as in :class:`TopRow`.
     """
 
     trial: str
@@ -88,88 +95,24 @@ class FrontRow:
     values: dict[str, float]
     n: int
     inherited: str = ""
-
-
-@dataclass(frozen=True)
-class Which:
-    """Which trials are meant: on a data set (name or digest), of a space, of a search; ``None``: all."""
-
-    data: str | None = None
-    space: str | None = None
-    search: str | None = None
-
-    def condition(self, connection: sa.Connection) -> "sa.ColumnElement[bool]":
-        """Return the condition on ``trials`` joined with ``searches``; ``ResultsError`` for an unknown name."""
-        found: list[sa.ColumnElement[bool]] = [trials.c.state.in_(SCORED), trials.c.score.is_not(None)]
-        if self.data is not None:
-            found.append(trials.c.data == data_digest(connection, self.data))
-        if self.space is not None:
-            check_space(connection, self.space)
-            found.append(searches.c.space == self.space)
-        if self.search is not None:
-            found.append(trials.c.search == search_id(connection, self.search))
-        return sa.and_(*found)
-
-
-_SELECT = (
-    sa.select(
-        trials,
-        searches.c.name.label("search_name"),
-        searches.c.space,
-        searches.c.objective,
-        data_sets.c.name.label("data_name"),
-        costs.c.params,
-        costs.c.multiply_adds,
-        costs.c.activation_bytes,
-        costs.c.depth,
-        reports.c.metrics,
-    )
-    .join_from(trials, searches, searches.c.id == trials.c.search)
-    .join(data_sets, data_sets.c.digest == trials.c.data)
-    .outerjoin(costs, sa.and_(costs.c.topology == trials.c.topology, costs.c.data == trials.c.data))
-    .outerjoin(
-        reports,
-        sa.and_(
-            reports.c.search == trials.c.search, reports.c.number == trials.c.number, reports.c.epoch == trials.c.epoch
-        ),
-    )
-)
-
-
-@dataclass
-class _Group:
-    """What is known of one topology under one recipe on one data set; ``trainings``: those in the state of the best."""
-
-    best: sa.RowMapping
-    scores: tuple[float, ...]
-    trainings: list[float]
-
-    @property
-    def completed(self) -> bool:
-        return bool(self.best["state"] == COMPLETED)
-
-
-def usual_objective(connection: sa.Connection, which: Which) -> Objective:
-    """Return the primary objective of the newest search among those meant; scores of another are not comparable."""
-    query = sa.select(searches.c.objective).join_from(trials, searches).where(which.condition(connection))
-    text = connection.scalar(query.order_by(searches.c.id.desc()).limit(1))
-    return parse_objective(text) if text else Objective("score")
-
-
-def objective_of(text: str) -> Objective:
-    """Read an objective of a query: as :func:`~detol.search.records.parse_objective`, and ``depth`` is minimised."""
-    objective = parse_objective(text)
-    return Objective(objective.metric, minimise=True) if text in _FALLS else objective
+    spread: float | None = None
+    source: str = ""
 
 
 def top(connection: sa.Connection, which: Which, limit: int, metric: str | None) -> list[TopRow]:
     """Return the best ``limit`` rows by a metric, by default the primary one of the newest search.
 
-    Completed trials first, then those that were stopped; each by value.
+    Completed trials first, then those that were stopped; each by mean.
     """
-    objective = _wanted(connection, which, "score" if metric is None else metric)
-    groups = sorted(_groups(connection, which, [objective]), key=lambda group: (not group.completed, -group.scores[0]))
-    return [_top_row(group, objective) for group in groups[:limit]]
+    scope = Scope(connection, which)
+    objective = scope.wanted("score" if metric is None else metric)
+    if scope.uniform(objective):
+        walk = Walk(connection, scope, [objective])
+        found = list(islice(chain(walk.standings([COMPLETED]), walk.standings(RESTING)), limit))
+    else:
+        found = sorted(_standings(connection, scope, [objective]), key=lambda each: each.place)[:limit]
+    texts = _texts(connection, found)
+    return [_top_row(each, scope.places[each.best["search"]], objective, texts) for each in found]
 
 
 def front(connection: sa.Connection, which: Which, objectives: Sequence[str]) -> list[FrontRow]:
@@ -177,103 +120,100 @@ def front(connection: sa.Connection, which: Which, objectives: Sequence[str]) ->
 
     ``score`` stands for the primary metric of the newest search. Stopped trials count only where none is completed.
     """
-    wanted = [_wanted(connection, which, text) for text in objectives]
-    groups = sorted(_groups(connection, which, wanted), key=lambda group: group.scores, reverse=True)
-    if any(group.completed for group in groups):
-        groups = [group for group in groups if group.completed]
-    kept: list[_Group] = []
-    for group in groups:  # sorted by the first objective, then the next: only an earlier one can beat a later one
-        if not any(_beats(other.scores, group.scores) for other in kept):
-            kept.append(group)
-    return [
-        FrontRow(
-            trial=f"{group.best['search_name']}/{group.best['number']}",
-            digest=group.best["digest"],
-            data=group.best["data_name"],
-            space=group.best["space"],
-            values={o.metric: o.score(score) for o, score in zip(wanted, group.scores, strict=True)},
-            n=max(1, len(group.trainings)),
-            inherited=_inherited(group.best),
+    scope = Scope(connection, which)
+    wanted = [scope.wanted(text) for text in objectives]
+    quick = len(wanted) == 2 and wanted[1].metric in COSTS and wanted[1].minimise and scope.uniform(wanted[0])
+    if quick:
+        kept = _walked_front(connection, scope, wanted, [COMPLETED]) or _walked_front(
+            connection, scope, wanted, RESTING
         )
-        for group in kept
-    ]
+    else:
+        listed = sorted(_standings(connection, scope, wanted), key=lambda each: each.place)
+        if any(each.completed for each in listed):
+            listed = [each for each in listed if each.completed]
+        kept = []
+        for each in listed:  # sorted by the first objective, then the next: only an earlier one can beat a later one
+            if not any(_beats(other.scores, each.scores) for other in kept):
+                kept.append(each)
+    return [_front_row(each, scope.places[each.best["search"]], wanted) for each in kept]
 
 
-def _wanted(connection: sa.Connection, which: Which, text: str) -> Objective:
-    """Return the objective that a person names; ``ResultsError`` with near names when no trial meant has it."""
-    if text == "score":
-        return usual_objective(connection, which)
-    objective = objective_of(text)
-    if objective.metric in _FACTS:
-        return objective
-    query = _SELECT.with_only_columns(searches.c.objective, reports.c.metrics).where(which.condition(connection))
-    known = set(_FACTS)
-    rows = connection.execute(query).all()
-    for own, metrics in rows:
-        known |= {parse_objective(own).metric} if own else set()
-        known |= set(from_text(metrics)) if metrics else set()
-        if objective.metric in known:
-            return objective
-    if rows:
-        raise unknown("metric", objective.metric, known, ResultsError)
-    return objective  # nothing has a score yet, so nobody can tell
+def _walked_front(
+    connection: sa.Connection, scope: Scope, wanted: Sequence[Objective], states: Sequence[str]
+) -> list[Standing]:
+    walk = Walk(connection, scope, wanted)
+    kept: list[Standing] = []
+    for each in walk.standings(states):
+        if not any(_beats(other.scores, each.scores) for other in kept[-1:]):
+            kept.append(each)
+            walk.least = int(each.best[wanted[1].metric])  # not a float: that would keep PostgreSQL from its index
+    return kept
 
 
 def _beats(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
     return one != other and all(a >= b for a, b in zip(one, other, strict=True))
 
 
-def _groups(connection: sa.Connection, which: Which, objectives: Sequence[Objective]) -> Iterable[_Group]:
-    groups: dict[tuple[str, str, str, bool], _Group] = {}
-    rows = connection.execute(_SELECT.where(which.condition(connection)).order_by(trials.c.search, trials.c.number))
-    for row in rows.mappings():
-        scores = tuple(_score(row, objective) for objective in objectives)
-        if not all(map(math.isfinite, scores)):
-            continue
-        key = (row["digest"], row["recipe"], row["data"], bool(_inherited(row)))
-        new = _Group(row, scores, [])
-        group = groups.setdefault(key, new)
-        if new.completed != group.completed:  # never a winner, nor a mean, of other fidelity
-            if group.completed:
-                continue
-            group = groups[key] = new
-        # The trained trial stands for its answers, which have the same scores.
-        if scores > group.scores or (scores == group.scores and group.best["reused"] and not row["reused"]):
-            group.best, group.scores = row, scores
-        if not row["reused"]:
-            group.trainings.append(scores[0])
-    return groups.values()
+def _standings(connection: sa.Connection, scope: Scope, objectives: Sequence[Objective]) -> Iterator[Standing]:
+    """Yield the standings of all topologies: every trial is read."""
+    groups: dict[Key, list[sa.RowMapping]] = defaultdict(list)
+    query = sa.select(*COLUMNS).where(RANKED, scope.condition())
+    own = {place.objective.metric for place in scope.places.values()}
+    if any(objective.metric not in FACTS and own != {objective.metric} for objective in objectives):
+        last = sa.and_(
+            reports.c.search == trials.c.search, reports.c.number == trials.c.number, reports.c.epoch == trials.c.epoch
+        )
+        query = query.add_columns(reports.c.metrics).select_from(trials.outerjoin(reports, last))
+    for row in connection.execute(query.order_by(trials.c.search, trials.c.number)).mappings():
+        groups[key_of(row)].append(row)
+    for rows in groups.values():
+        found = standing(rows, scope, objectives)
+        if found is not None:
+            yield found
 
 
-def _inherited(row: sa.RowMapping) -> str:
-    return str(from_text(row["extra"])[INHERITED]) if INHERITED in row["extra"] else ""
+def _texts(connection: sa.Connection, found: Sequence[Standing]) -> dict[tuple[int, int], tuple[str, str]]:
+    """Return origin and note of the best trials, by search and number: no index holds them."""
+    texts = {}
+    for each in found:
+        place = each.best["search"], each.best["number"]
+        mine = (trials.c.search == place[0], trials.c.number == place[1])
+        origin, note = connection.execute(sa.select(trials.c.origin, trials.c.note).where(*mine)).one()
+        texts[place] = origin, note
+    return texts
 
 
-def _score(row: sa.RowMapping, objective: Objective) -> float:
-    """Return a trial's value of an objective so that more is better; NaN when it has none."""
-    own = parse_objective(row["objective"]) if row["objective"] else Objective("score")
-    if own == objective:
-        return float(row["score"])
-    if objective.metric in _FACTS:
-        value = row[objective.metric]
-    elif own.metric == objective.metric:
-        value = own.score(row["score"])
-    else:
-        value = from_text(row["metrics"]).get(objective.metric) if row["metrics"] else None
-    return math.nan if value is None else objective.score(float(value))
-
-
-def _top_row(group: _Group, objective: Objective) -> TopRow:
-    best = group.best
-    mean = sum(group.trainings) / len(group.trainings) if group.trainings else group.scores[0]
-    same = ("digest", "space", *COSTS, "epochs", "epoch", "seconds", "state", "origin", "note", "recipe", "reused")
+def _top_row(
+    found: Standing, place: Place, objective: Objective, texts: dict[tuple[int, int], tuple[str, str]]
+) -> TopRow:
+    best = found.best
+    origin, note = texts[best["search"], best["number"]]
+    same = ("digest", *COSTS, "epochs", "epoch", "seconds", "state", "recipe", "reused", "inherited")
     return TopRow(
-        trial=f"{best['search_name']}/{best['number']}",
-        data=best["data_name"],
+        trial=f"{place.name}/{best['number']}",
+        data=place.data,
+        space=place.space,
+        source=place.source,
         metric=objective.metric,
-        value=objective.score(group.scores[0]),
-        mean=objective.score(mean),
-        n=max(1, len(group.trainings)),
-        inherited=_inherited(best),
+        value=objective.score(found.value),
+        mean=objective.score(found.scores[0]),
+        n=max(1, len(found.trainings)),
+        spread=found.spread,
+        origin=origin,
+        note=note,
         **{name: best[name] for name in same},
+    )
+
+
+def _front_row(found: Standing, place: Place, wanted: Sequence[Objective]) -> FrontRow:
+    return FrontRow(
+        trial=f"{place.name}/{found.best['number']}",
+        digest=found.best["digest"],
+        data=place.data,
+        space=place.space,
+        values={o.metric: o.score(score) for o, score in zip(wanted, found.scores, strict=True)},
+        n=max(1, len(found.trainings)),
+        inherited=found.best["inherited"],
+        spread=found.spread,
+        source=place.source,
     )

@@ -10,12 +10,10 @@ from detol.errors import TopologyError, UsageError
 from detol.graph import codec
 from detol.graph.digest import digest
 from detol.results.describe import check_name
-from detol.results.rows import from_text
+from detol.results.rows import Row, from_text
 from detol.search.recipe import Recipe
 from detol.search.records import Objective, Origin, State, parse_objective
 from detol.spaces.decisions import Decisions
-
-Row = Mapping[str, Any]
 
 PUBLISHED = "p1"
 """Version of the digest of a recipe that somebody else trained by: of its name and source."""

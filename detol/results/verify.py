@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from detol.results.rows import from_text
+from detol.results.rows import Row, from_text
 from detol.results.rules import data_faults, recipe_faults, search_faults, topology_faults, trial_faults
 from detol.results.schema import costs, data_sets, metadata, parents, recipes, reports, searches, topologies, trials
 from detol.search.records import INHERITED
@@ -109,9 +109,9 @@ class _Check:
             (topology, data): tuple(rest) for topology, data, *rest in self._connection.execute(sa.select(*columns))
         }
 
-    def _search(self, search: Mapping[str, Any], prices: Mapping[tuple[str, str], tuple[int, ...]]) -> None:
+    def _search(self, search: Row, prices: Mapping[tuple[str, str], tuple[int, ...]]) -> None:
         of = search["id"]
-        curves: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+        curves: dict[int, list[Row]] = defaultdict(list)
         query = sa.select(reports).where(reports.c.search == of).order_by(reports.c.number, reports.c.epoch)
         for report in self._stream(query):
             curves[report["number"]].append(report)
@@ -131,7 +131,7 @@ class _Check:
             if gone and whole:
                 self._faults.append(Fault(where, f"its parent {gone[0]} is no trial of the search"))
 
-    def _answers(self, search: Mapping[str, Any]) -> None:
+    def _answers(self, search: Row) -> None:
         query = sa.select(trials.c.number, trials.c.reused, trials.c.score, trials.c.state)
         for row in self._stream(query.where(trials.c.search == search["id"], trials.c.reused != "")):
             name, _, number = row["reused"].rpartition("/")
@@ -146,7 +146,7 @@ class _Check:
         self._faults += [Fault(where, fault) for fault in faults]
 
 
-def _repeated(row: Mapping[str, Any], prices: Mapping[tuple[str, str], tuple[int, ...]]) -> Iterator[str]:
+def _repeated(row: Row, prices: Mapping[tuple[str, str], tuple[int, ...]]) -> Iterator[str]:
     """Yield what of a trial's repeated columns is not as it stands elsewhere."""
     price = prices.get((row["topology"], row["data"]))
     own = tuple(row[name] for name in _COSTS)

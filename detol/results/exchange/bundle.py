@@ -43,21 +43,32 @@ STRUCTURED = frozenset(
 
 
 class Bundle(Protocol):
-    """Searches and what they stand on, from a file or a database.
+    """Searches and what they stand on, from a file or a database."""
 
-    Attributes:
-        where: what a person calls it.
-        header: format, version, schema, detol, exported (UTC).
-        data_sets: rows.
-        recipes: rows.
-        searches: rows, each with ``steps`` (rows) beside its columns.
-    """
+    @property
+    def where(self) -> str:
+        """What a person calls it."""
+        ...
 
-    where: str
-    header: Mapping[str, Any]
-    data_sets: Sequence[Row]
-    recipes: Sequence[Row]
-    searches: Sequence[Row]
+    @property
+    def header(self) -> Mapping[str, Any]:
+        """Format, version, schema, detol, exported (UTC)."""
+        ...
+
+    @property
+    def data_sets(self) -> Sequence[Row]:
+        """Rows."""
+        ...
+
+    @property
+    def recipes(self) -> Sequence[Row]:
+        """Rows."""
+        ...
+
+    @property
+    def searches(self) -> Sequence[Row]:
+        """Rows, each with ``steps`` (rows) beside its columns."""
+        ...
 
     def topologies(self) -> Iterator[Row]:
         """Yield the topologies, each once."""

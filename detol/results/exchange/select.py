@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -60,7 +61,7 @@ class DatabaseBundle:
             query = sa.select(trials.c.number, trials.c.topology).where(trials.c.search == search)
             keys |= {key for number, key in self._connection.execute(query) if numbers is None or number in numbers}
         for chunk in _chunks(sorted(keys)):
-            yield from self._some(topologies, chunk)
+            yield from self._rows(topologies, topologies.c.key, chunk)
 
     def trials(self, uid: str) -> list[Row]:
         """Return the trials of a search that are meant."""
@@ -123,7 +124,7 @@ class DatabaseBundle:
     def _some(self, table: sa.Table, keys: Sequence[str] | set[str]) -> list[Row]:
         return self._rows(table, next(iter(table.primary_key.columns)), sorted(keys))
 
-    def _rows(self, table: sa.Table, key: "sa.Column[object]", keys: Sequence[object]) -> list[Row]:
+    def _rows(self, table: sa.Table, key: "sa.Column[Any]", keys: Sequence[Any]) -> list[Row]:
         found: list[Row] = []
         for chunk in _chunks(keys):
             query = sa.select(table).where(key.in_(chunk)).order_by(key)
@@ -140,6 +141,6 @@ def _meant(connection: sa.Connection, which: Selection) -> list[int]:
     return list(connection.scalars(query))
 
 
-def _chunks(keys: Sequence[object]) -> Iterator[list[object]]:
+def _chunks(keys: Sequence[Any]) -> Iterator[list[Any]]:
     for start in range(0, len(keys), _CHUNK):
         yield list(keys[start : start + _CHUNK])
