@@ -103,12 +103,13 @@ class Predictor:
         self._values = standardised(log_regret(given, MARGIN))
         settings = _spread(len(self._known))
         some = _compared(given)
-        logs = np.array([self._member(one, some).evidence for one in settings])
+        among, linear = self._among(some)
+        logs = np.array([_conditioned(one, among, linear, self._values[some]).evidence for one in settings])
         order = np.argsort(-logs, kind="stable")[:MEMBERS]
         weights = np.exp(logs[order] - logs[order[0]])
         kept = weights > 0.02
-        everything = np.arange(len(given))
-        self._members = [self._member(settings[at], everything) for at in order[kept]]
+        among, linear = self._among(np.arange(len(given)))
+        self._members = [_conditioned(settings[at], among, linear, self._values) for at in order[kept]]
         for member, weight in zip(self._members, weights[kept] / weights[kept].sum(), strict=True):
             member.weight = float(weight)
         return self
@@ -154,21 +155,11 @@ class Predictor:
         figures = blocks[1] / self._scales[1]
         return np.asarray(figures.T / np.sqrt(max(1, figures.shape[1])))
 
-    def _member(self, settings: "_Settings", rows: "NDArray[np.intp]") -> "_Member":
+    def _among(self, rows: "NDArray[np.intp]") -> tuple[list[Doubles], Doubles]:
+        """Return the distances in each block, and the linear kernel, among some of the known."""
         blocks = [block[rows] for block in self._known]
-        values, count = self._values[rows], len(rows)
         linear = self._linear(blocks)
-        covariance = _kernel(settings, [_squares(block, block) for block in blocks], linear.T @ linear)
-        covariance[np.diag_indices(count)] += settings.noise + JITTER
-        factor = np.linalg.cholesky(covariance)
-        right = np.stack([np.ones(count), values], 1)
-        ones, seen = solve_triangular(factor, right, lower=True, check_finite=False).T
-        precision = ones @ ones + MEAN_PRECISION
-        squares = seen @ seen - (ones @ seen) ** 2 / precision + SCALE_WEIGHT
-        total = count + SCALE_WEIGHT
-        evidence = -0.5 * total * np.log(squares) - np.log(np.diagonal(factor)).sum() - 0.5 * np.log(precision)
-        level = (ones @ seen) / precision
-        return _Member(settings, factor, float(level), seen - level * ones, float(squares / total), float(evidence))
+        return [_squares(block, block) for block in blocks], np.asarray(linear.T @ linear)
 
 
 def inputs(
@@ -197,6 +188,21 @@ class _Member:
     scale: float
     evidence: float
     weight: float = 1.0
+
+
+def _conditioned(settings: _Settings, among: Sequence[Doubles], linear: Doubles, values: Doubles) -> _Member:
+    count = len(values)
+    covariance = _kernel(settings, among, linear)
+    covariance[np.diag_indices(count)] += settings.noise + JITTER
+    factor: Doubles = np.asarray(np.linalg.cholesky(covariance), np.float64)
+    right = np.stack([np.ones(count), values], 1)
+    ones, seen = solve_triangular(factor, right, lower=True, check_finite=False).T
+    precision = ones @ ones + MEAN_PRECISION
+    squares = seen @ seen - (ones @ seen) ** 2 / precision + SCALE_WEIGHT
+    total = count + SCALE_WEIGHT
+    evidence = -0.5 * total * np.log(squares) - np.log(np.diagonal(factor)).sum() - 0.5 * np.log(precision)
+    level = (ones @ seen) / precision
+    return _Member(settings, factor, float(level), seen - level * ones, float(squares / total), float(evidence))
 
 
 @lru_cache

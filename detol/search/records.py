@@ -26,6 +26,7 @@ class Origin(StrEnum):
     CROSS = "cross"
     POLICY = "policy"
     GUIDED = "guided"
+    GENERATE = "generate"
     OPTUNA = "optuna"
     WARM = "warm"
     GROW = "grow"

@@ -1,0 +1,120 @@
+"""What an autoencoder reads and writes: a topology taken apart into graphs of operations, and put together again.
+
+A topology with cells is several graphs: the outer one, in which a symbol stands for each different cell, and one for
+each cell. So a cell that is used fifteen times is read once, and written once.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from detol.embedding.light import Terms
+from detol.errors import TopologyError
+from detol.graph.digest import canonical_order, digest
+from detol.graph.edit import concatenates, normal
+from detol.graph.ops import Operation, op
+from detol.graph.topology import Topology
+
+MOST_TIMES = 5
+"""Multiplicities of an edge that can be written: 0 ... ``MOST_TIMES`` - 1."""
+CELL = "cell"
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The normal form of one level in the canonical order: equal networks have equal graphs.
+
+    Args:
+        nodes: operations, the input first and the output last; a cell is a ``symbol`` named ``cell``, by its number.
+        terms: (source, multiplicity) of what enters each node; of a ``concat`` in the order of its parts.
+    """
+
+    nodes: tuple[Operation, ...]
+    terms: tuple[Terms, ...]
+
+    def __len__(self) -> int:
+        """Return how many nodes it has."""
+        return len(self.nodes)
+
+
+def graph_of(topology: Topology) -> Graph:
+    """Return a topology without cells as a graph.
+
+    Raises:
+        TopologyError: it has cells.
+    """
+    form = normal(topology)
+    names = [name for name in canonical_order(topology) if name != topology.output]
+    place = {name: number for number, name in enumerate([*names, topology.output])}
+    nodes, terms = [], []
+    for name in place:
+        node = form.nodes[name]
+        if not isinstance(node, Operation):
+            raise TopologyError(f"node {name!r} is a cell: take the topology apart first")
+        nodes.append(node)
+        entering = tuple((place[source], times) for source, times in form.terms[name])
+        terms.append(entering if concatenates(node) else tuple(sorted(entering)))
+    return Graph(tuple(nodes), tuple(terms))
+
+
+def topology_of(graph: Graph, cells: Sequence[Topology] = ()) -> Topology:
+    """Return the topology that a graph describes; its symbols for cells are replaced by ``cells``.
+
+    Raises:
+        TopologyError: it is no topology (no output, several inputs ...), or names a cell that is not there.
+    """
+    nodes: dict[str, Operation | Topology] = {}
+    for number, node in enumerate(graph.nodes):
+        nodes[f"n{number}"] = _restored(node, cells)
+    edges = [
+        (f"n{source}", f"n{target}")
+        for target, entering in enumerate(graph.terms)
+        for source, times in entering
+        for _ in range(times)
+    ]
+    return Topology(nodes, edges)
+
+
+def _restored(node: Operation, cells: Sequence[Topology]) -> "Operation | Topology":
+    if node.kind != "symbol" or node["name"] != CELL:
+        return node
+    number = node["value"]
+    if not isinstance(number, int) or not 0 <= number < len(cells):
+        raise TopologyError(f"a graph names cell {number!r}, there are {len(cells)}")
+    return cells[number]
+
+
+def take_apart(topology: Topology) -> tuple[Graph, ...]:
+    """Return the outer graph, then that of each different cell in the order of their first use; cells hold no cells.
+
+    Cells that change nothing, or join nothing, count as well, though the normal form has them not: so all networks of
+    a space of cells are taken apart alike.
+
+    Raises:
+        TopologyError: a cell holds cells.
+    """
+    cells: dict[str, Topology] = {}
+    order = [*canonical_order(topology), *sorted(topology.nodes, key=lambda name: _name(topology.nodes[name]))]
+    for name in order:
+        node = topology.nodes[name]
+        if isinstance(node, Topology):
+            cells.setdefault(digest(node), node)
+    slots = {key: number for number, key in enumerate(cells)}
+    outer = Topology({name: _symbol(node, slots) for name, node in topology.nodes.items()}, topology.edges)
+    return (graph_of(outer), *(graph_of(cell) for cell in cells.values()))
+
+
+def put_together(graphs: Sequence[Graph]) -> Topology:
+    """Return the topology of an outer graph and its cells: the inverse of :func:`take_apart`, up to names.
+
+    Raises:
+        TopologyError: as :func:`topology_of`.
+    """
+    return topology_of(graphs[0], [topology_of(graph) for graph in graphs[1:]])
+
+
+def _name(node: "Operation | Topology") -> str:
+    return digest(node) if isinstance(node, Topology) else ""
+
+
+def _symbol(node: "Operation | Topology", slots: Mapping[str, int]) -> Operation:
+    return op("symbol", name=CELL, value=slots[digest(node)]) if isinstance(node, Topology) else node
