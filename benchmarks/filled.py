@@ -1,4 +1,4 @@
-"""A results database of any size with made-up searches: written past the record of a search, since that is not timed."""
+"""A results database of any size with made-up searches, written past the record of a search: that is not timed."""
 
 import hashlib
 import json

@@ -90,7 +90,7 @@ class Walk:
     def _met(self, rows: Sequence[sa.RowMapping], met: set[Key]) -> Iterator[Standing]:
         """Yield the standings of the topologies that are met here for the first time."""
         new = {key: row for row in reversed(rows) if (key := key_of(row)) not in met and self._may(row)}
-        met |= new.keys()
+        met.update(new)
         members: dict[Key, list[sa.RowMapping]] = defaultdict(list)
         digests = sorted({key[0] for key in new})
         for start in range(0, len(digests), _CHUNK):
