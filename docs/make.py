@@ -1,23 +1,26 @@
-"""Makes what is generated in these pages: ``python docs/make.py [commands] [walkthrough] [notebook]``; default: all.
+"""Makes what is generated in these pages: ``python docs/make.py [commands] [walkthrough] [notebook]``; else all.
 
-``commands.md`` is the help of every command. In ``walkthrough.md`` each line ``$ ...`` of a console block is run, in one
-scratch folder and in order, and what it prints takes the place of what stands below it. ``example.ipynb`` is executed.
+``commands.md`` is the help of every command. In ``walkthrough.md`` each line ``$ ...`` of a console block is run, in
+one scratch folder and in order, and what it prints takes the place of what stands below it. ``example.ipynb`` is
+executed.
 """
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 DOCS = Path(__file__).resolve().parent
 HEAD = """# The commands
 
 Every command has `--help`; this page is that help, put together by `make docs`. Commands that print a table take
-`--json` (one JSON document on standard output, nothing else there). Exit code 0: success; 1: detol could not go on; 2: an
-input against a rule, told in one line; 130: Ctrl-C, everything saved.
+`--json` (one JSON document on standard output, nothing else there). Exit code 0: success; 1: detol could not go on; 2:
+an input against a rule, told in one line; 130: Ctrl-C, everything saved.
 """
 WIDTH = 80
 """Columns of the help texts."""
@@ -93,6 +96,8 @@ def walkthrough(text: str, run: Callable[[str], str]) -> str:
 
 def shell(folder: Path) -> Callable[[str], str]:
     """Return what runs a command in a folder, as a person would, and returns what it prints."""
+    (folder / "docs").mkdir(exist_ok=True)
+    shutil.copytree(DOCS / "examples", folder / "docs" / "examples", dirs_exist_ok=True)
     bin_ = Path(sys.executable).parent
     environment = {**os.environ, "PATH": f"{bin_}:{os.environ['PATH']}", "COLUMNS": "120", "OMP_NUM_THREADS": "1"}
 
@@ -102,12 +107,13 @@ def shell(folder: Path) -> Callable[[str], str]:
         )
         if done.returncode:
             raise SystemExit(f"$ {command}\n{done.stdout}{done.stderr}")
-        return "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines())
+        printed = done.stdout.replace(f"{bin_}/", "").replace(f"{folder}/", "")
+        return "\n".join(line.rstrip() for line in printed.strip("\n").splitlines())
 
     return run
 
 
-def notebook(path: Path, folder: Path) -> object:
+def notebook(path: Path, folder: Path) -> Any:
     """Return a notebook, executed in a folder by a kernel of this Python.
 
     Raises:
@@ -117,13 +123,39 @@ def notebook(path: Path, folder: Path) -> object:
     from nbclient import NotebookClient
 
     read = nbformat.read(path, as_version=4)
-    NotebookClient(read, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
+    environment = {**os.environ, "PLOTLY_RENDERER": "plotly_mimetype", "OMP_NUM_THREADS": "1"}
+    client = NotebookClient(read, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
+    client.execute(env=environment)
     for cell in read.cells:
         cell.metadata.pop("execution", None)  # times of day
     read.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
     }
+    return read
+
+
+def with_images(read: Any) -> Any:
+    """Return a notebook whose plotly figures also stand there as PNG, for pages on which no script runs."""
+    import base64
+
+    import plotly.graph_objects as go
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play, tempfile.TemporaryDirectory() as scratch:
+        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 860, "height": 460})
+        for cell in read.cells:
+            for output in cell.get("outputs", ()):
+                figure = output.get("data", {}).get("application/vnd.plotly.v1+json")
+                if figure:
+                    drawn = go.Figure(figure).update_layout(width=840, height=440)
+                    file = Path(scratch) / "figure.html"
+                    file.write_text(drawn.to_html(include_plotlyjs=True, config={"displayModeBar": False}))
+                    page.goto(file.as_uri())
+                    page.wait_for_selector(".main-svg")
+                    output["data"]["image/png"] = base64.b64encode(page.screenshot()).decode()
+        browser.close()
     return read
 
 
@@ -142,7 +174,7 @@ def main(names: list[str]) -> None:
             page = DOCS / "example.ipynb"
             folder = Path(scratch) / "notebook"
             folder.mkdir()
-            nbformat.write(notebook(page, folder), page)
+            nbformat.write(with_images(notebook(page, folder)), page)
 
 
 if __name__ == "__main__":
