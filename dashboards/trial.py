@@ -29,6 +29,10 @@ def show_trial(console: Console, shown: Mapping[str, Any]) -> None:
     show(console, [{"recipe": key, "value": str(value)} for key, value in shown["recipe"].items()])
     if shown["others"]:
         show(console, shown["others"], title="the same topology on the same data elsewhere")
+    if shown.get("warm_sources"):
+        columns = ("searches", "data_name", "records", "weight", "distance", "tau")
+        rows_of = [{key: source.get(key) for key in columns} for source in shown["warm_sources"]]
+        show(console, rows_of, title="its search began with results of other data sets")
 
 
 def sparkline(values: list[float | None]) -> str:

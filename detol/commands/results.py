@@ -127,7 +127,7 @@ def _flat(shown: Mapping[str, Any]) -> dict[str, Any]:
     """
     from detol.results.rank import COSTS
 
-    apart = ("cost", "curve", "data", "extra", "others", "recipe", "topology")
+    apart = ("cost", "curve", "data", "extra", "others", "recipe", "topology", "warm_sources")
     row = {key: value for key, value in shown.items() if key not in apart}
     cost = shown["cost"] or dict.fromkeys(COSTS)
     nested = (("cost", cost), ("data", shown["data"]), ("recipe", shown["recipe"]))

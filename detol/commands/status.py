@@ -51,12 +51,13 @@ def status(
     """Show where all searches stand, or one."""
     with query(db) as asked:
         rows = [asked.status(name)] if name else asked.searches()
+        warm = asked.warm_sources(name) if name else []
     if not name or as_csv:
         print_rows(
             rows, as_json=as_json, as_csv=as_csv, columns=COLUMNS, empty="no search yet: detol search --data digits"
         )
     elif as_json:
-        print_json(rows[0])
+        print_json({**vars(rows[0]), "warm_sources": warm})
     else:
         from detol.results.savings import Savings
 
@@ -68,5 +69,10 @@ def status(
         print_rows(facts, as_json=False)
         for line in _saved(rows[0]):
             typer.echo(line)
+        for source in warm:
+            typer.echo(
+                f"began with {source['records']} records of {', '.join(source['searches'])} on "
+                f"{source.get('data_name') or source['data']} (weight {source['weight']:.2f})"
+            )
         if rows[0].state == "interrupted":
             typer.echo(f"go on with: detol resume {name}{f' --db {db}' if db else ''}")

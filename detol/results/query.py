@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from detol.errors import UsageError
 from detol.graph import codec
-from detol.results import browse, chronicle, pictures, places, rank, totals
+from detol.results import browse, chronicle, descriptors, pictures, places, rank, totals
 from detol.results.browse import Filter, TrialPage, TrialRow
 from detol.results.chronicle import Identity, Record
 from detol.results.pictures import Point, front_of
@@ -162,6 +162,7 @@ class Query:
             cost = connection.execute(sa.select(costs).where(*priced)).mappings().first()
             names = ("name", "kind", "task", "digest")
             kind = connection.execute(sa.select(data_sets).where(data_sets.c.digest == row["data"])).mappings().one()
+            warm = descriptors.sources_of(connection, found.search_id)
             recipe = connection.scalar(sa.select(recipes.c.settings).where(recipes.c.digest == row["recipe"]))
             others = connection.execute(
                 sa.select(searches.c.name, trials.c.number, trials.c.state, trials.c.score, trials.c.reused)
@@ -206,10 +207,16 @@ class Query:
                     }
                     for name, number, state, score, reused in others
                 ],
+                "warm_sources": warm,
             }
         )
         result["topology"] = json.loads(codec.to_json(trial.candidate.topology))
         return result
+
+    def warm_sources(self, name: str) -> list[dict[str, Any]]:
+        """Return what a search began with from other data sets: searches, data, weight, records, distance, tau ..."""
+        with self._database.read() as connection:
+            return descriptors.sources_of(connection, places.search_id(connection, name))
 
     def lineage(self, ref: str) -> list[LineRow]:
         """Return a trial and its ancestors to the roots, each once, by generation (the nearest one counts)."""

@@ -52,6 +52,8 @@ CANDIDATES = 1_500
 LEADERS = 10
 """The best told, of which candidates of a large space are mutations and crossings."""
 
+DISTRUST = 0.3
+"""Weight of a warm start's sources below which their best is not sought, and the first trials are samples again."""
 ANCHORS = (Origin.REFERENCE, Origin.SAMPLE)
 """Origins of trials that no model proposed."""
 
@@ -268,7 +270,7 @@ class Guided(Proposer):
         model = TransferModel(self._pool, sources, seen, values, waiting, candidates, self._settings[::2])
         self._trust = model.trust
         # Results speak against the sources before there are enough of them to go without.
-        return None if self._trust < 0.5 and len(self._seen) < self._initial else model
+        return None if self._trust < DISTRUST and len(self._seen) < self._initial else model
 
     def _wants_anchor(self) -> bool:
         """Return whether one proposal should come from elsewhere, so that results can speak against the sources."""
@@ -321,7 +323,7 @@ class Guided(Proposer):
         if len(self._pool) > ROWS:
             self._cut()
         leaders = [told.decisions for told in self._leaders]
-        if len(leaders) < LEADERS and self._trust >= 0.5:
+        if len(leaders) < LEADERS and self._trust >= DISTRUST:
             leaders += self._warm.leaders
         found: list[Decisions] = []
         for number in range(FRESH):
