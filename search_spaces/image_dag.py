@@ -103,7 +103,10 @@ def read(topology: Topology) -> Iterator[dict[str, Option]]:
         for source in entering:
             if source in place and place[source] < target - 1:
                 taken[skip_name(place[source], target, depth)] = True
+    kinds = {operation.kind for operation in OPERATIONS.values()}
     for number, (_, node) in enumerate(found[1:], start=1):
+        if node.kind not in kinds:
+            return  # a network of another space
         bare = node.replace(stride=1) if node.kind == "pool" else node.replace(stride=1, channels=None)
         taken[f"op_{number}"] = labels.get(bare, "")
     yield from ({**taken, "growth": growth, "halving": halving} for growth in (1, 2) for halving in HALVINGS)
