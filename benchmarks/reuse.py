@@ -250,6 +250,7 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--part", action="append", choices=("spaces", "tabular", "real", "leases"), help="only these")
     parser.add_argument("--seeds", type=int, default=100, help="of the tabular searches (default: 100)")
+    parser.add_argument("--trials", type=int, default=100, help="of the tabular searches (default: 100)")
     parser.add_argument("--pair", action="append", metavar="FIRST,SECOND", help="only these strategies; repeat")
     options = parser.parse_args()
     quick = options.quick
@@ -261,9 +262,10 @@ def main() -> None:
         figures["networks_in_other_spaces"] = overlaps(5 if quick else 50)
     if "tabular" in parts:
         cheap = tuple(pair for pair in pairs if "guided" not in pair)[:2]
-        figures["tabular"] = tabular(cheap if quick else pairs, 100, 3 if quick else options.seeds, print)
+        seeds = 3 if quick else options.seeds
+        figures["tabular"] = tabular(cheap if quick else pairs, options.trials, seeds, print)
     if "real" in parts:
-        figures["real"] = real(3 if quick else 16, 3 if quick else 9, print)
+        figures["real"] = real(6 if quick else 16, 3 if quick else 9, print)
     if "leases" in parts:
         figures["leases"] = leases(50 if quick else 500)
     conclude(figures, options.json)
