@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from detol.dashboards.report.facts import Facts, lasted
+from detol.dashboards.report.facts import Facts, exact, lasted
 from detol.dashboards.report.trials import on_front
-from detol.dashboards.web.axis import short
 from detol.dashboards.web.figures import name_of
 from detol.dashboards.web.words import plain_value
 from detol.errors import DetolError
@@ -60,11 +59,7 @@ def told(facts: Facts) -> dict[int, dict[str, Any]]:
 
 def _told(facts: Facts, record: Record) -> dict[str, Any]:
     names = [objective.metric for objective in facts.objectives] + ["params", "multiply_adds", "depth"]
-    pairs = [
-        (name_of(name), f"{record.values[name]:.4f}" if abs(record.values[name]) < 10 else short(record.values[name]))
-        for name in dict.fromkeys(names)
-        if name in record.values
-    ]
+    pairs = [(name_of(name), exact(record.values[name])) for name in dict.fromkeys(names) if name in record.values]
     pairs.append(("epochs", f"{record.epoch} of {record.epochs}"))
     if record.seconds:
         pairs.append(

@@ -87,7 +87,7 @@ class Facts:
         """Return what a mark says of a trial: lines of plain text."""
         what = record.note if record.note and record.origin == "reference" else record.origin
         known = [name for name in (self.first.metric, *self._seconds) if name in record.values]
-        values = [f"{name_of(name)} {_exact(record.values[name])}" for name in known]
+        values = [f"{name_of(name)} {exact(record.values[name])}" for name in known]
         state = f"{str(record.state).replace('_', ' ')} at epoch {record.epoch} of {record.epochs}"
         answered = [f"answered by {record.reused}"] if record.reused else []
         return "\n".join([f"trial {record.number} ({what})", *values, state, *answered, *more])
@@ -106,8 +106,11 @@ def look_of(record: Record) -> str:
     return "failed"
 
 
-def _exact(value: float) -> str:
-    return f"{value:.4f}" if 1e-3 <= abs(value) < 10 else f"{value:,.0f}" if 10 <= abs(value) < 1e7 else short(value)
+def exact(value: float) -> str:
+    """Return a value as it is told: a count with all its digits, a metric with four decimals."""
+    if float(value).is_integer() and abs(value) >= 2:
+        return f"{value:,.0f}"
+    return f"{value:.4f}" if 1e-3 <= abs(value) < 1e4 else short(value)
 
 
 def read(query: Query, name: str) -> Facts:

@@ -38,7 +38,7 @@ LOOKS = {
     "random": Look("#0b7285", "#5cc3d6", width=1.6, dash=True),
     "limit": Look("#5f6873", "#9aa4af", width=1.2, dash=True),
     "curve": Look("#4c6ef5", "#8ea3ff", width=1, opacity=0.5),
-    "dim": Look("#868e96", "#7c858f", width=1, opacity=0.45),
+    "dim": Look("#868e96", "#98a1ab", width=1, opacity=0.45),
     "link": Look("#5f6873", "#9aa4af", width=1.1, opacity=0.7),
 }
 """By name. ``GROUND`` has the colours of what lies behind and around the marks."""

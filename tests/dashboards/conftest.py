@@ -1,8 +1,11 @@
-"""Consoles that write into memory."""
+"""Consoles that write into memory, and a browser."""
 
 import io
+import os
 import re
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -32,3 +35,17 @@ class Screen(Console):
 @pytest.fixture
 def screen() -> Callable[..., Screen]:
     return Screen
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Debian's Chromium, without a window."""
+    api = pytest.importorskip("playwright.sync_api")
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
+        pytest.skip("no Chromium here: apt-get install chromium")
+    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=found, args=options)
+        yield started
+        started.close()

@@ -1,7 +1,5 @@
 """A results database as searches leave it, the dashboard that shows it on a free port, and a browser that looks."""
 
-import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -160,20 +158,6 @@ def served(query: Query, **options: Any) -> Iterator[str]:
 def site(database: Database, live: Live) -> Iterator[str]:
     with served(Query(database)) as address:
         yield address
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """Debian's Chromium, without a window."""
-    api = pytest.importorskip("playwright.sync_api")
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        pytest.skip("no Chromium here: apt-get install chromium")
-    options = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=found, args=options)
-        yield started
-        started.close()
 
 
 @dataclass
