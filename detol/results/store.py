@@ -27,7 +27,7 @@ PATIENCE = 1800.0
 
 _TRIES = 4
 _LONGEST_PAUSE = 5.0
-_SAY_AFTER = 0.5
+_SAY_AFTER = 0.15
 _MIGRATION_LOCK = 0x6465746F6C  # "detol": PostgreSQL's advisory lock while one process migrates
 
 
@@ -261,7 +261,9 @@ class Database:
             for table, row in describe.foundations(data, recipe):
                 connection.execute(engine.insert_new(table, dialect), row)
             new = engine.insert_new(searches, dialect).returning(searches.c.id)
-            if connection.execute(new, columns).first() is None:
+            made = connection.execute(new, columns).first()
+            ours = sa.select(searches.c.id).where(searches.c.uid == columns["uid"])  # an earlier try, its answer lost
+            if made is None and connection.scalar(ours) is None:
                 raise UsageError(
                     f"a search named {name!r} exists already: detol resume {shlex.quote(name)}, or take another --name"
                 )

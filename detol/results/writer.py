@@ -48,17 +48,22 @@ class SearchStore:
 
     def load(self, token: str) -> None:
         """Read the state of the search; ``token`` is the owner's when this object runs it, or empty."""
-        with self._database.read() as connection:
+
+        def read(connection: sa.Connection) -> "tuple[dict[str, Any], int | None, int | None, sa.Row[Any]] | None":
             row = connection.execute(sa.select(searches).where(searches.c.name == self._name)).mappings().first()
             if row is None:
-                raise self._database.missing(self._name)
+                return None
             mine = trials.c.search == row["id"]
             highest = connection.scalar(sa.select(sa.func.max(trials.c.number)).where(mine))
             last = connection.scalar(sa.select(sa.func.max(steps.c.number)).where(steps.c.search == row["id"]))
-            shape = connection.execute(
-                sa.select(data_sets.c.shape, data_sets.c.outputs).where(data_sets.c.digest == row["data"])
-            ).one()
-        self._row, self._token = dict(row), token
+            query = sa.select(data_sets.c.shape, data_sets.c.outputs).where(data_sets.c.digest == row["data"])
+            return dict(row), highest, last, connection.execute(query).one()
+
+        found = self._database.ask(read)
+        if found is None:
+            raise self._database.missing(self._name)
+        row, highest, last, shape = found
+        self._row, self._token = row, token
         self._place = Place(row["id"], row["data"], row["recipe"], tuple(from_text(shape[0])), shape[1])
         self._highest = -1 if highest is None else highest
         self._steps_written = 0 if last is None else last + 1
@@ -67,7 +72,7 @@ class SearchStore:
         """Run the search from now on.
 
         Raises:
-            ResultsError: no such search, or a controller that is alive runs it.
+            ResultsError: no such search, a controller that is alive runs it, or it is another person's.
         """
         claim = owner.claim(self)
 
@@ -76,7 +81,12 @@ class SearchStore:
             row = connection.execute(query).mappings().first()
             if row is None:
                 return False
-            if owner.alive(row):
+            if row["source"]:
+                raise ResultsError(
+                    f"search {self._name!r} was imported from {row['source']} and stays as it is: start a search of "
+                    "your own on the same data, its results are used there"
+                )
+            if row["owner"] != claim["owner"] and owner.alive(row):  # ours: the answer to an earlier try was lost
                 raise ResultsError(
                     f"search {self._name!r} is being run by process {row['pid']} on {row['host']}: "
                     "stop that one first, or watch it with detol status"
@@ -220,8 +230,7 @@ class SearchStore:
         if number in self._changes.trials or number in self._changes.written:
             return True
         query = sa.select(trials.c.number).where(trials.c.search == self._row["id"], trials.c.number == number)
-        with self._database.read() as connection:
-            return connection.scalar(query) is not None
+        return self._database.ask(lambda connection: connection.scalar(query)) is not None
 
     def _commit(self, columns: Mapping[str, Any]) -> None:
         beat, tried = time.time(), 0
@@ -271,16 +280,15 @@ class SearchStore:
 
     def trials(self) -> Sequence[Trial]:
         """Return all trials of this search by number, what is not committed yet included."""
-        with self._database.read() as connection:
-            found = {t.number: t for t in reader.all_trials(connection, self._row["id"])}
+        search = self._row["id"]
+        found = self._database.ask(lambda connection: {t.number: t for t in reader.all_trials(connection, search)})
         found.update(self._changes.trials)
         return [found[number] for number in sorted(found)]
 
     def steps(self) -> list[tuple[int, tuple[Telling, ...]]]:
         """Return the logged steps in order: how many were asked for after which trials were told."""
         query = sa.select(steps.c.asked, steps.c.told).where(steps.c.search == self._row["id"])
-        with self._database.read() as connection:
-            rows = connection.execute(query.order_by(steps.c.number)).all()
+        rows = self._database.ask(lambda connection: connection.execute(query.order_by(steps.c.number)).all())
         return [(asked, tellings(from_text(told))) for asked, told in rows] + self._changes.steps
 
     def lease(self, trial: Trial) -> Held | None:
@@ -332,8 +340,11 @@ class SearchStore:
             Trained trials alone (not those that were answered themselves); ``reused`` of each says where it stands.
             Completed ones come first, then by epochs trained, most first.
         """
-        with self._database.read() as connection:
-            found = reader.known(connection, digest, recipe, data, epochs, unfinished=unfinished, any_length=any_length)
+        found = self._database.ask(
+            lambda connection: reader.known(
+                connection, digest, recipe, data, epochs, unfinished=unfinished, any_length=any_length
+            )
+        )
         if (recipe, data) == (self.recipe, self.data):
             found = self._with_changed(found, digest, None if any_length else epochs, unfinished=unfinished)
         if topology is not None:
@@ -361,6 +372,5 @@ class SearchStore:
             .order_by(sa.func.count(trials.c.number).desc(), searches.c.id.desc())
             .limit(1)
         )
-        with self._database.read() as connection:
-            name = connection.scalar(query)
+        name = self._database.ask(lambda connection: connection.scalar(query))
         return None if name is None else self._database.open_search(name, lock=False)
