@@ -11,6 +11,10 @@ from detol.stopping.curves import unfinished, whole
 from detol.stopping.prediction import Prediction, predict
 from detol.stopping.ranking import Scores, finite, scores_of
 
+SIZE = 60
+"""Trials of a search for which ``chance`` is meant."""
+MOST = 1.3
+"""Times ``chance`` in a smaller one, at most."""
 RIVALS = 8
 """Unfinished trials, those with the best last scores, that the incumbent is sought among."""
 
@@ -25,9 +29,13 @@ class CurveStop:
     the incumbent is sought among the trials that are at least as good in all the others, so that none on the front is
     stopped.
 
+    Each trial that is stopped may be the one that would have won. So that their expected number does not grow with the
+    search, the chance below which one is stopped falls with the number of trials (as in Bonferroni's correction).
+
     Args:
         epochs: of a training to its end, >= 1.
-        chance: below which a trial is stopped, in (0, 0.5].
+        chance: below which a trial is stopped, in (0, 0.5]: of a search of ``SIZE`` trials. With n trials so far it is
+            ``SIZE / n`` of that, but not more than ``MOST``.
         warmup: epochs before a trial is judged, >= 1.
         objectives: of the search; the first is predicted.
         earlier: finished trials of other searches with the same data, epochs and objective, whose curves help.
@@ -59,7 +67,12 @@ class CurveStop:
         scores = scores_of(trial, -1, self.objectives)
         if not finite(scores):
             return Verdict.STOP
-        return Verdict.STOP if self.passing(trial, tuple(peers)) < self.chance else Verdict.CONTINUE
+        others = tuple(peers)
+        return Verdict.STOP if self.passing(trial, others) < self.threshold(len(others) + 1) else Verdict.CONTINUE
+
+    def threshold(self, trials: int) -> float:
+        """Return the chance below which a trial is stopped when there are so many trials, >= 1."""
+        return self.chance * min(MOST, SIZE / trials)
 
     def passing(self, trial: Trial, peers: Sequence[Trial]) -> float:
         """Return the probability that a trial ends above the incumbent; 1 when there is none."""

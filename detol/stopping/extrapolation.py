@@ -24,8 +24,8 @@ STEPS = (0.75, 1.0, 1.5, 2.0)
 STRETCHES = (0.4, 0.6, 0.8)
 UNKNOWN = 0.25
 """Share of the rise still to come that no fit knows; the spread is calibrated on other curves from there."""
-LEAST = 5
-"""Points that a fit needs: one more than the parameters of the largest form."""
+LEAST = 4
+"""Points from which something is fitted: each form takes part where there are more of them than it has parameters."""
 
 
 def _forms(x: np.ndarray) -> list[tuple[int, np.ndarray]]:
@@ -113,8 +113,10 @@ def _extrapolate(epochs: tuple[int, ...], scores: tuple[float, ...], horizon: in
         start + int(np.argmin(part))
         for start, part in zip(basis.starts, np.split(errors, basis.starts[1:]), strict=True)
     ]
+    open_ = basis.parameters < len(y)
+    best = [place for place, part in zip(best, open_, strict=True) if part]
     ends, errors = middle + sizes[best] * basis.ahead[best], errors[best]
-    criterion = len(y) * np.log(errors + floor) + basis.parameters * math.log(len(y))
+    criterion = len(y) * np.log(errors + floor) + basis.parameters[open_] * math.log(len(y))
     share = np.exp(-0.5 * (criterion - criterion.min()))
     share /= share.sum()
     mean = float(share @ ends)

@@ -69,6 +69,13 @@ def test_too_few_points() -> None:
         extrapolate([1, 2, 3], [0.1, 0.2, 0.3], EPOCHS)
 
 
+def test_with_few_points_the_forms_of_few_parameters_are_fitted() -> None:
+    """Four points of c - a / log(x + 1): forms of four parameters fit any four points, and say nothing."""
+    mean, spread = extrapolate([1, 2, 3, 4], FORMS["ilog2"][:4].tolist(), EPOCHS)
+    assert mean == pytest.approx(FORMS["ilog2"][-1], abs=0.03)
+    assert abs(mean - FORMS["ilog2"][-1]) < spread
+
+
 @given(st.lists(st.floats(-1e3, 1e3), min_size=LEAST, max_size=20))
 @settings(max_examples=100, deadline=None)
 def test_any_finite_curve_has_a_finite_extrapolation(scores: list[float]) -> None:
@@ -122,6 +129,19 @@ def test_a_hopeless_trial_is_stopped_and_a_late_bloomer_is_not() -> None:
     assert rule.judge(trial(1, 0.6 - 0.5 / X[:12]), [best]) is Verdict.STOP
     steep = 0.95 - 0.9 * np.exp(-0.05 * X)  # below the best for 40 epochs, above it at the end of a longer training
     assert rule.judge(trial(1, steep[:12]), [best]) is Verdict.CONTINUE
+
+
+def test_the_chance_is_shared_by_the_trials_of_a_search() -> None:
+    rule = CurveStop(epochs=EPOCHS, chance=0.05)
+    assert [rule.threshold(trials) for trials in (1, 46, 60, 120, 600)] == pytest.approx(
+        [0.065, 0.065, 0.05, 0.025, 0.005]
+    )
+    best, doubtful = trial(0, 0.9 - 0.5 / X, State.COMPLETED), trial(1, 0.86 - 0.5 / X[:7])
+    failed = [trial(number, [], State.FAILED) for number in range(2, 100_000)]
+    chance = rule.passing(doubtful, [best])
+    rule = CurveStop(epochs=EPOCHS, chance=min(0.5, 1.1 * chance))
+    assert rule.judge(doubtful, [best]) is Verdict.STOP
+    assert rule.judge(doubtful, [best, *failed]) is Verdict.CONTINUE
 
 
 def test_without_an_incumbent_nobody_is_stopped() -> None:
