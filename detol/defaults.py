@@ -28,16 +28,17 @@ def recipe(kind: str, shape: Sequence[int], samples: int) -> Recipe:
         samples: training rows.
     """
     batch = 32 if samples < 3_000 else 64 if samples < 20_000 else 128
+    # A decay of 0.1 at twice the usual rate was better on the validation rows of three tables and two sets of signals.
     if kind == "features":
         return Recipe(
-            optimiser="adamw", learning_rate=3e-3, weight_decay=1e-2, schedule="one_cycle", batch_size=batch, warmup=0.2
+            optimiser="adamw", learning_rate=6e-3, weight_decay=0.1, schedule="one_cycle", batch_size=batch, warmup=0.2
         )
     if kind == "signal":
-        return Recipe(optimiser="adamw", learning_rate=3e-3, weight_decay=1e-2, schedule="one_cycle", batch_size=batch)
+        return Recipe(optimiser="adamw", learning_rate=6e-3, weight_decay=0.1, schedule="one_cycle", batch_size=batch)
     # Shifts need room (they cost accuracy at 8x8), and a mirrored digit is no digit: flips for colour images alone.
     crop = min(shape[1:]) >= SMALLEST_CROPPED
     augment = ("flip,crop" if shape[0] == 3 else "crop") if crop else ""
-    decay = 5e-3 if samples < 3_000 else 5e-4
+    decay = 5e-3 if samples < 3_000 else 1.5e-3 if samples < 20_000 else 5e-4
     return Recipe(learning_rate=0.1, weight_decay=decay, schedule="one_cycle", batch_size=batch, augment=augment)
 
 

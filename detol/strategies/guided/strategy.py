@@ -46,6 +46,10 @@ PENDING = 128
 """Pending points that a model knows of at most, the latest."""
 FRESH = 32
 """New candidates of a large space at each ask."""
+FEWEST, MOST = 4, 8
+"""Proposals of the initial design."""
+SAMPLES = 16
+"""Of the space, that say how many choices a network takes."""
 ROWS = 4_096
 CANDIDATES = 1_500
 """A large space's pool is cut down to so many candidates when it grows beyond ``ROWS``."""
@@ -71,7 +75,8 @@ class Guided(Proposer):
 
     Args:
         space: what is searched.
-        initial: proposals before the model's first, references included, >= 2.
+        initial: proposals before the model's first, references included, >= 2; ``None``: as many as a network of the
+            space takes choices on average, from 4 to 8.
         prior: whether the kernel has a linear term over cheap figures (the prior mean).
         paths: whether the kernel has a term over the live graph.
         warp: whether scores are warped to log regret.
@@ -93,12 +98,12 @@ class Guided(Proposer):
         self,
         space: SearchSpace,
         *,
-        initial: int = 4,
+        initial: int | None = None,
         prior: bool = True,
         paths: bool = True,
         warp: bool = True,
         local: float = 0.1,
-        members: int = 4,
+        members: int = 8,
         references: bool = True,
         thrift: float = 0.0,
         warm: Sequence[WarmSource] = (),
@@ -106,6 +111,10 @@ class Guided(Proposer):
         identity: Identity | None = None,
     ) -> None:
         super().__init__(space, seed=seed, identity=identity)
+        if initial is None:
+            draws = np.random.default_rng(0)
+            taken = sum(len(space.sample(draws)) for _ in range(SAMPLES)) / SAMPLES
+            initial = min(max(FEWEST, round(taken)), MOST)
         if initial < 2:
             raise UsageError(f"guided starts from at least 2 trials, got initial={initial}")
         if not 0 <= local <= 1 or members < 1:
