@@ -68,7 +68,8 @@ def page(
         from markupsafe import Markup
         from plotly.offline import get_plotlyjs
     except ImportError as error:
-        raise UsageError(f"the report needs {error.name or 'plotly'}: pip install {error.name or 'plotly'}") from None
+        missing = (error.name or "plotly").partition(".")[0]
+        raise UsageError(f"the report needs {missing}: pip install {missing}") from None
     listed = [picture for group in drawn.values() for picture in group]
     payload = {
         "figures": {each.key: json.loads(figure(each).to_json()) for each in listed if not each.empty},
