@@ -49,7 +49,7 @@ class SearchStore:
     def load(self, token: str) -> None:
         """Read the state of the search; ``token`` is the owner's when this object runs it, or empty."""
 
-        def read(connection: sa.Connection) -> "tuple[dict[str, Any], int | None, int | None, sa.Row[Any]] | None":
+        def read(connection: sa.Connection) -> tuple[dict[str, Any], int | None, int | None, str, int | None] | None:
             row = connection.execute(sa.select(searches).where(searches.c.name == self._name)).mappings().first()
             if row is None:
                 return None
@@ -57,14 +57,15 @@ class SearchStore:
             highest = connection.scalar(sa.select(sa.func.max(trials.c.number)).where(mine))
             last = connection.scalar(sa.select(sa.func.max(steps.c.number)).where(steps.c.search == row["id"]))
             query = sa.select(data_sets.c.shape, data_sets.c.outputs).where(data_sets.c.digest == row["data"])
-            return dict(row), highest, last, connection.execute(query).one()
+            shape, outputs = connection.execute(query).one()
+            return dict(row), highest, last, shape, outputs
 
         found = self._database.ask(read)
         if found is None:
             raise self._database.missing(self._name)
-        row, highest, last, shape = found
+        row, highest, last, shape, outputs = found
         self._row, self._token = row, token
-        self._place = Place(row["id"], row["data"], row["recipe"], tuple(from_text(shape[0])), shape[1])
+        self._place = Place(row["id"], row["data"], row["recipe"], tuple(from_text(shape)), outputs)
         self._highest = -1 if highest is None else highest
         self._steps_written = 0 if last is None else last + 1
 
