@@ -69,7 +69,7 @@ def pictures(facts: Facts, found: Answer | None) -> list[Picture]:
             )
         ]
     shown = found.decisions[:SHOWN]
-    fit, low, high = found.explained
+    fit, low, high = (round(part, 2) + 0.0 for part in found.explained)  # no minus before a zero
     left = len(found.decisions) - len(shown)
     nothing = "" if low > 0 else " That is not more than nothing, so the shares below mean little."
     note = (

@@ -5,7 +5,7 @@ from typing import Any
 
 from detol.dashboards.report.facts import Facts, lasted
 from detol.dashboards.report.trials import on_front, second_of
-from detol.dashboards.report.workers import busy, savings
+from detol.dashboards.report.workers import busy, device_seconds
 from detol.dashboards.web.figures import better_way, name_of
 from detol.dashboards.web.words import amount, duration, metric, moment, plain_value
 from detol.results.query import Record
@@ -41,16 +41,15 @@ def asked(facts: Facts) -> Pairs:
 
 def outcome(facts: Facts) -> Pairs:
     """Return what came of it."""
-    row, saved = facts.row, savings(facts)
-    continued = f"{saved.continued:,}" if saved.continued else ""
+    row, seconds = facts.row, device_seconds(facts)
     states = ", ".join(f"{count:,} {state.replace('_', ' ')}" for state, count in sorted(row.states.items()))
     pairs = [
         ("trials", f"{row.trials:,} ({states})"),
-        ("trained here", f"{row.trained:,}, for {saved.epochs:,} epochs"),
+        ("trained here", f"{row.trained:,}, for {row.epochs_trained:,} epochs"),
         ("answered from the database", f"{row.reused:,}" if row.reused else ""),
-        ("gone on from another search", continued),
+        ("gone on from another search", f"{row.continued:,}" if row.continued else ""),
         ("time", lasted(row.seconds)),
-        ("device time", lasted(saved.seconds) if saved.seconds else ""),
+        ("device time", lasted(seconds) if seconds else ""),
         ("ended", str(facts.summary.get("ended") or row.state)),
         ("started", moment(row.created) + " UTC"),
     ]
@@ -132,25 +131,20 @@ def winner_facts(facts: Facts) -> Pairs:
 
 def spared(facts: Facts) -> list[tuple[str, str, str, str]]:
     """Return the table of savings: what, trials, epochs, device time."""
-    found = savings(facts)
-    rows = [("trained", f"{facts.row.trained:,}", f"{found.epochs:,}", lasted(found.seconds))]
-    rows.append(
+    row = facts.row
+    known, saved = row.trainings_saved + row.continued, lasted(row.seconds_saved)
+    rows = [
+        ("trained", f"{row.trained:,}", f"{row.epochs_trained:,}", lasted(device_seconds(facts))),
         (
             "spared by ending trials early",
-            f"{found.stopped:,}",
-            f"{found.stopped_epochs:,}",
-            f"about {lasted(found.stopped_seconds)}",
-        )
-    )
-    if found.reused_epochs:
-        rows.append(
-            (
-                "known from the database" + (f" ({found.continued:,} in part)" if found.continued else ""),
-                f"{found.reused + found.continued:,}",
-                f"{found.reused_epochs:,}",
-                lasted(found.reused_seconds),
-            )
-        )
+            f"{row.trainings_spared:,}",
+            f"{row.epochs_spared:,}",
+            f"about {lasted(row.seconds_spared)}",
+        ),
+    ]
+    if known:
+        name = "known from the database" + (f" ({row.continued:,} in part)" if row.continued else "")
+        rows.append((name, f"{known:,}", f"{row.epochs_saved:,}", saved))
     return rows
 
 

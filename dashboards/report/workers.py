@@ -7,8 +7,7 @@ import numpy as np
 
 from detol.dashboards.report.facts import Facts, lasted
 from detol.dashboards.report.picture import Axis, Bars, Line, Picture
-from detol.results.query import Record
-from detol.search.records import State
+from detol.results.query import SearchRow
 
 BINS = 120
 
@@ -30,31 +29,6 @@ class Busy:
     workers: int
     share: float
     known: bool
-
-
-@dataclass(frozen=True)
-class Savings:
-    """Epochs and device seconds: spent, known from the database, spared by ending trials early.
-
-    Known are the epochs of trials that were answered, and the first ones of trials that went on from another search's
-    training. What a stopped trial would have cost to its end is reckoned at the seconds of its own epochs.
-    """
-
-    epochs: int
-    seconds: float
-    reused: int
-    continued: int
-    reused_epochs: int
-    reused_seconds: float
-    stopped: int
-    stopped_epochs: int
-    stopped_seconds: float
-
-    @property
-    def share(self) -> float:
-        """The share of all epochs that was spared, in [0, 1]."""
-        spared = self.reused_epochs + self.stopped_epochs
-        return spared / (spared + self.epochs) if spared + self.epochs else 0.0
 
 
 def sessions(facts: Facts) -> list[tuple[float, float, int]]:
@@ -96,31 +70,6 @@ def busy(facts: Facts) -> Busy | None:
     return Busy(edges.tolist(), np.minimum(used, workers).tolist(), workers, share, bool(facts.workers))
 
 
-def savings(facts: Facts) -> Savings:
-    """Return what a search spent and spared."""
-    trained = [r for r in facts.records if not r.reused and r.state is not State.REFUSED]
-    reused = [record for record in facts.records if record.reused]
-    known = [record for record in facts.records if record.spared_epochs]
-    stopped = [record for record in trained if record.state is State.STOPPED]
-    return Savings(
-        epochs=sum(record.epoch - record.spared_epochs for record in trained),
-        seconds=sum(record.seconds * record.width for record in trained),
-        reused=len(reused),
-        continued=len(known) - len(reused),
-        reused_epochs=sum(record.spared_epochs for record in known),
-        reused_seconds=sum(record.spared_seconds for record in known),
-        stopped=len(stopped),
-        stopped_epochs=sum(record.epochs - record.epoch for record in stopped),
-        stopped_seconds=sum(_rest_of(record) for record in stopped),
-    )
-
-
-def _rest_of(record: Record) -> float:
-    """Return the device seconds that a stopped trial would have taken to its end."""
-    taken = record.seconds * record.width + record.spared_seconds
-    return taken / record.epoch * (record.epochs - record.epoch) if record.epoch else 0.0
-
-
 def busy_picture(facts: Facts) -> Picture:
     """Return the picture of the workers' utilisation."""
     found = busy(facts)
@@ -149,17 +98,34 @@ def busy_picture(facts: Facts) -> Picture:
 UNITS = ((3600.0, "hours", 7200.0), (60.0, "minutes", 300.0), (1.0, "seconds", 0.0))
 
 
+def spared_share(row: SearchRow) -> float:
+    """Return the share of the epochs of all trials to their end that was not trained, in [0, 1]."""
+    spared = row.epochs_saved + row.epochs_spared
+    return spared / (spared + row.epochs_trained) if spared + row.epochs_trained else 0.0
+
+
+def device_seconds(facts: Facts) -> float:
+    """Return the seconds of all devices that the search trained for."""
+    return sum(record.seconds * record.width for record in facts.records if not record.reused)
+
+
 def savings_picture(facts: Facts) -> Picture:
     """Return the picture of the epochs that were trained, and of those that were not."""
-    found = savings(facts)
-    label = ["epochs"]
+    row = facts.row
     parts = (
-        ("completed", "trained", found.epochs, found.seconds),
-        ("stopped", "spared by stopping early", found.stopped_epochs, found.stopped_seconds),
-        ("reused", "known from the database", found.reused_epochs, found.reused_seconds),
+        ("completed", "trained", row.epochs_trained, device_seconds(facts)),
+        ("stopped", "spared by stopping early", row.epochs_spared, row.seconds_spared),
+        ("reused", "known from the database", row.epochs_saved, row.seconds_saved),
     )
     bars = [
-        Bars(label, [count], look, name, say=[f"{count:,} epochs {name}\n{lasted(seconds)} of devices"], stacked=True)
+        Bars(
+            ["epochs"],
+            [count],
+            look,
+            name,
+            say=[f"{count:,} epochs {name}\n{lasted(seconds)} of devices"],
+            stacked=True,
+        )
         for look, name, count, seconds in parts
         if count
     ]
@@ -169,6 +135,6 @@ def savings_picture(facts: Facts) -> Picture:
         Axis("epochs", low=0, whole=True),
         Axis(""),
         bars,
-        f"{found.share:.0%} of the epochs that all of these trials take to their end were spared.",
+        f"{spared_share(row):.0%} of the epochs that all of these trials take to their end were spared.",
         empty="" if bars else "nothing was trained, and nothing spared",
     )

@@ -1,6 +1,6 @@
 """A whole search as a report reads it: each trial with its times, costs and decisions, and the searches beside it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from detol.results.rank import COSTS
 from detol.results.rows import from_text
 from detol.results.schema import costs, data_sets, parents, recipes, reports, searches, topologies, trials
 from detol.search.records import INHERITED, Objective, State, parse_objective
-from detol.search.spared import CHECKPOINT, CONTINUED, SPARED_EPOCHS, SPARED_SECONDS
+from detol.search.spared import CHECKPOINT, CONTINUED, OWN, SPARED_EPOCHS, SPARED_SECONDS
 
 _CHUNK = 500
 
@@ -110,18 +110,18 @@ def records(connection: sa.Connection, search: str) -> list[Record]:
         .order_by(trials.c.number)
     )
     rows = connection.execute(listed).mappings().all()
-    answered = _answers(connection, {row["reused"] for row in rows if row["reused"]})
     extras = {row["number"]: from_text(row["extra"]) for row in rows}
     rests = {number: int(extra[CHECKPOINT]) for number, extra in extras.items() if extra.get(CHECKPOINT)}
-    rested = _seconds_until(connection, found, rests)
+    answered = {row["number"]: row["epoch"] for row in rows if row["reused"]}
+    taken = _seconds_until(connection, found, {**rests, **answered})
     return [
         _record(
             row,
             objectives,
             tuple(lines.get(row["number"], ())),
             rest=rests.get(row["number"], 0),
-            rested=rested.get(row["number"], 0.0),
-            **_spared(row, extras[row["number"]], answered),
+            rested=0.0 if row["reused"] else taken.get(row["number"], 0.0),
+            **_spared(row, extras[row["number"]], taken.get(row["number"], 0.0)),
             inherited=INHERITED in extras[row["number"]],
         )
         for row in rows
@@ -151,32 +151,14 @@ def _record(row: sa.RowMapping, objectives: Sequence[Objective], lines: tuple[in
     )
 
 
-def _spared(row: sa.RowMapping, extra: Mapping[str, Any], answered: Mapping[str, float]) -> dict[str, Any]:
-    continued = str(extra.get(CONTINUED, ""))
+def _spared(row: sa.RowMapping, extra: Mapping[str, Any], taken: float) -> dict[str, Any]:
+    """Return what of a trial's curve was not trained for it; ``taken``: the seconds of its epochs."""
     if row["reused"]:
-        taken = row["epoch"] * answered.get(row["reused"], 0.0)
-        return {"continued": "", "spared_epochs": row["epoch"], "spared_seconds": taken}
+        epochs = row["epoch"] - min(row["epoch"], int(extra.get(OWN, 0)))
+        seconds = taken * row["width"] * epochs / row["epoch"] if row["epoch"] else 0.0
+        return {"continued": "", "spared_epochs": epochs, "spared_seconds": seconds}
     epochs, seconds = int(extra.get(SPARED_EPOCHS, 0)), float(extra.get(SPARED_SECONDS, 0.0))
-    return {"continued": continued, "spared_epochs": epochs, "spared_seconds": seconds}
-
-
-def _answers(connection: sa.Connection, refs: Iterable[str]) -> dict[str, float]:
-    """Return the device seconds of an epoch of trials by ``SEARCH/NUMBER``."""
-    by_search: dict[str, list[int]] = {}
-    for ref in refs:
-        name, _, number = ref.rpartition("/")
-        by_search.setdefault(name, []).append(int(number))
-    found: dict[str, float] = {}
-    for name, numbers in by_search.items():
-        query = (
-            sa.select(trials.c.number, trials.c.seconds * trials.c.width / trials.c.epoch)
-            .join_from(trials, searches)
-            .where(searches.c.name == name, trials.c.epoch > 0)
-        )
-        wanted = set(numbers)
-        taken = connection.execute(query).all()
-        found.update({f"{name}/{number}": float(time or 0.0) for number, time in taken if number in wanted})
-    return found
+    return {"continued": str(extra.get(CONTINUED, "")), "spared_epochs": epochs, "spared_seconds": seconds}
 
 
 def _seconds_until(connection: sa.Connection, search: int, epochs: Mapping[int, int]) -> dict[int, float]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detol.dashboards.report import workers
+from detol.dashboards.report import sections, workers
 from detol.dashboards.report.facts import BREAK, searching
 
 from .conftest import moment
@@ -37,14 +37,21 @@ def test_without_a_setting_the_workers_are_the_most_at_once(every_kind):
 
 
 def test_savings_by_hand(every_kind):
-    found = workers.savings(every_kind)
+    row = every_kind.row
     # trained: 9 + 9 + 3 + 3 + 9 + 0 + 6; stopped: 2 and 3, 6 epochs each; answered: 9 of 7; known: 3 of 8
-    assert (found.epochs, found.stopped, found.stopped_epochs) == (39, 2, 12)
-    assert (found.reused, found.continued, found.reused_epochs) == (1, 1, 12)
-    assert found.seconds == pytest.approx(18 + 18 + 6 + 6 + 18 + 12)
-    assert found.stopped_seconds == pytest.approx(2 * 6 * 2.0)
-    assert found.reused_seconds == pytest.approx(18 + 6)  # first/1 took 18 s
-    assert found.share == pytest.approx(24 / (24 + 39))
+    (bars,) = [workers.savings_picture(every_kind).marks]
+    assert [(bar.name, *bar.values) for bar in bars] == [
+        ("trained", 39),
+        ("spared by stopping early", 12),
+        ("known from the database", 12),
+    ]
+    assert workers.device_seconds(every_kind) == pytest.approx(18 + 18 + 6 + 6 + 18 + 12)
+    assert workers.spared_share(row) == pytest.approx(24 / (24 + 39))
+    assert sections.spared(every_kind) == [
+        ("trained", "7", "39", "1 min 18 s"),
+        ("spared by ending trials early", "2", "12", "about 24 s"),
+        ("known from the database (1 in part)", "2", "12", "24 s"),
+    ]
 
 
 @settings(max_examples=60, deadline=None)
@@ -74,4 +81,5 @@ def test_the_clock_leaves_out_breaks_and_nothing_else(every_kind, spans):
 def test_pictures_of_nothing_say_so(every_kind):
     nothing = replace(every_kind, records=[every_kind.records[6]])
     assert workers.busy_picture(nothing).empty
-    assert workers.savings_picture(nothing).empty
+    none = replace(every_kind.row, epochs_trained=0, epochs_saved=0, epochs_spared=0)
+    assert workers.savings_picture(replace(every_kind, row=none)).empty
