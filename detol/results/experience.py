@@ -47,8 +47,8 @@ def experiences(connection: sa.Connection, *, without: str = "", only: Sequence[
         query = query.where(searches.c.data != without)
     if only:
         query = query.where(searches.c.name.in_(list(only)))
-    names = dict(connection.execute(sa.select(data_sets.c.digest, data_sets.c.name)).tuples().all())
-    settings = dict(connection.execute(sa.select(recipes.c.digest, recipes.c.settings)).tuples().all())
+    names = {row.digest: row.name for row in connection.execute(sa.select(data_sets.c.digest, data_sets.c.name))}
+    settings = {row.digest: row.settings for row in connection.execute(sa.select(recipes))}
     found: dict[tuple[str, str, int, str, str], Experience] = {}
     for data, recipe, epochs, objective, space, name, count in connection.execute(query):
         key = (data, recipe, epochs, objective, space)
@@ -84,7 +84,8 @@ def with_trials(connection: sa.Connection, experience: Experience, *, foreign: b
         .where(*mine)
         .order_by(trials.c.score.desc(), trials.c.search, trials.c.number)
     )
-    places = _some(connection.execute(listed).tuples().all(), FOREIGN if foreign else MOST)
+    found = [(row.search, row.number) for row in connection.execute(listed)]
+    places = _some(found, FOREIGN if foreign else MOST)
     columns = [trials.c.search, trials.c.number, trials.c.digest, trials.c.decisions, trials.c.score, searches.c.name]
     query = sa.select(*columns).join_from(trials, searches)
     if foreign:
