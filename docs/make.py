@@ -1,8 +1,8 @@
-"""Makes what is generated in these pages: ``python docs/make.py [commands] [walkthrough] [notebook]``; else all.
+"""Makes what is generated in these pages: ``python docs/make.py [commands] [examples] [walkthrough] [notebook]``.
 
-``commands.md`` is the help of every command. In ``walkthrough.md`` each line ``$ ...`` of a console block is run, in
-one scratch folder and in order, and what it prints takes the place of what stands below it. ``example.ipynb`` is
-executed.
+``commands.md`` is the help of every command. ``extending.md`` shows the code of ``examples/``. In ``walkthrough.md``
+each line ``$ ...`` of a console block is run, in one scratch folder and in order, and what it prints takes the place of
+what stands below it. ``example.ipynb`` is executed.
 """
 
 import os
@@ -66,6 +66,18 @@ def commands() -> str:
     links = "\n".join(f"- [`detol {' '.join(words)}`](#detol-{'-'.join(words)})" for words in listed)
     parts = [f"## detol {' '.join(words)}\n\n```text\n{help_of(words)}\n```" for words in listed]
     return f"{HEAD}\n{links}\n\n" + "\n\n".join(parts) + "\n"
+
+
+def code_of(example: str) -> str:
+    """Return the code of an example, without what stands at its head."""
+    text = (DOCS / "examples" / example).read_text()
+    return text[text.index('"""\n', 3) + 4 :].strip("\n")
+
+
+def with_examples(text: str) -> str:
+    """Return a page in whose blocks below ``<!-- examples/FILE.py -->`` the code of that file stands."""
+    marked = re.compile(r"^<!-- examples/(\w+\.py) -->\n```python\n.*?^```", re.DOTALL | re.MULTILINE)
+    return marked.sub(lambda found: f"<!-- examples/{found[1]} -->\n```python\n{code_of(found[1])}\n```", text)
 
 
 def steps(text: str) -> list[tuple[str, str]]:
@@ -161,10 +173,13 @@ def with_images(read: Any) -> Any:
 
 def main(names: list[str]) -> None:
     """Make what is named, or all."""
-    wanted = names or ["commands", "walkthrough", "notebook"]
+    wanted = names or ["commands", "examples", "walkthrough", "notebook"]
     with tempfile.TemporaryDirectory() as scratch:
         if "commands" in wanted:
             (DOCS / "commands.md").write_text(commands())
+        if "examples" in wanted:
+            page = DOCS / "extending.md"
+            page.write_text(with_examples(page.read_text()))
         if "walkthrough" in wanted:
             page = DOCS / "walkthrough.md"
             page.write_text(walkthrough(page.read_text(), shell(Path(scratch))))

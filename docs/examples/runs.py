@@ -11,7 +11,7 @@ parent, children = runs[is_parent].iloc[0], runs[~is_parent]
 print(
     f"parent run {parent['tags.mlflow.runName']!r}: {parent['status']}, best {parent['metrics.best.val_accuracy']:.4f}"
 )
-print(f"registered model: {parent['tags.detol.model']}")
+print(f"registered model: {parent.get('tags.detol.model', 'none')}")
 columns = {"tags.mlflow.runName": "run", "tags.detol.state": "state", "metrics.val_accuracy": "val_accuracy",
            "tags.detol.extra.params": "params", "params.decisions.width": "width"}  # fmt: skip
 table = children[list(columns)].rename(columns=columns).sort_values("val_accuracy", ascending=False)
