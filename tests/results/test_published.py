@@ -43,7 +43,7 @@ def some(tmp_path: Path) -> Callable[..., Path]:
 def test_rows_become_trials(some: Callable[..., Path], tmp_path: Path) -> None:
     """000300 and 300300 are one network: the edge 0>1 leads to a node that leads nowhere."""
     path = some(
-        ["444443", "000300", "300300"], a=[90.0, 80.0, 82.0], b=[0.5, 0.25, 0.75], s=[10, 20, 30], p=[1.5, 1, 1]
+        ["444443", "000300", "300300"], a=[90.0, 80.0, 82.0], b=[0.5, 0.25, 0.45], s=[10, 20, 30], p=[1.5, 1, 1]
     )
     db = str(tmp_path / "r.db")
     outcome = import_table(
