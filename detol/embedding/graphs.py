@@ -6,6 +6,7 @@ each cell. So a cell that is used fifteen times is read once, and written once.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from detol.embedding.light import Terms
 from detol.errors import TopologyError
@@ -92,15 +93,39 @@ def take_apart(topology: Topology) -> tuple[Graph, ...]:
     Raises:
         TopologyError: a cell holds cells.
     """
-    cells: dict[str, Topology] = {}
-    order = [*canonical_order(topology), *sorted(topology.nodes, key=lambda name: _name(topology.nodes[name]))]
-    for name in order:
-        node = topology.nodes[name]
-        if isinstance(node, Topology):
-            cells.setdefault(digest(node), node)
-    slots = {key: number for number, key in enumerate(cells)}
-    outer = Topology({name: _symbol(node, slots) for name, node in topology.nodes.items()}, topology.edges)
-    return (graph_of(outer), *(graph_of(cell) for cell in cells.values()))
+    found = {name: digest(node) for name, node in topology.nodes.items() if isinstance(node, Topology)}
+    cells = {found[name]: node for name, node in topology.nodes.items() if isinstance(node, Topology)}
+    ranks = {key: rank for rank, key in enumerate(sorted(cells))}
+    numbers = {name: ranks[key] for name, key in found.items()}
+    order, outer = _outer(_numbered(topology, numbers))
+    keys = sorted(cells)
+    return (outer, *(graph_of(cells[keys[rank]]) for rank in order))
+
+
+@lru_cache(maxsize=1024)
+def _outer(ranked: Topology) -> tuple[tuple[int, ...], Graph]:
+    """Return the ranks of the cells in the order of their first use, and the outer graph with cells by that order.
+
+    Cells are opaque here, so that those which the normal form would drop are kept, each in its place. Networks of a
+    space of cells share few outer graphs: they are remembered.
+    """
+    numbers = {name: int(node["value"] or 0) for name, node in ranked.nodes.items() if _is_cell(node)}
+    used = [numbers[name] for name in canonical_order(ranked) if name in numbers]
+    order = tuple(dict.fromkeys([*used, *sorted(numbers.values())]))
+    slots = {rank: slot for slot, rank in enumerate(order)}
+    return order, graph_of(_numbered(ranked, {name: slots[rank] for name, rank in numbers.items()}))
+
+
+def _is_cell(node: "Operation | Topology") -> bool:
+    return isinstance(node, Topology) or (node.kind == "symbol" and node["name"] == CELL)
+
+
+def _numbered(topology: Topology, numbers: Mapping[str, int]) -> Topology:
+    """Return a topology in which symbols stand for cells."""
+    nodes: dict[str, Operation | Topology] = {}
+    for name, node in topology.nodes.items():
+        nodes[name] = op("symbol", name=CELL, value=numbers[name]) if name in numbers else node
+    return Topology(nodes, topology.edges)
 
 
 def put_together(graphs: Sequence[Graph]) -> Topology:
@@ -110,11 +135,3 @@ def put_together(graphs: Sequence[Graph]) -> Topology:
         TopologyError: as :func:`topology_of`.
     """
     return topology_of(graphs[0], [topology_of(graph) for graph in graphs[1:]])
-
-
-def _name(node: "Operation | Topology") -> str:
-    return digest(node) if isinstance(node, Topology) else ""
-
-
-def _symbol(node: "Operation | Topology", slots: Mapping[str, int]) -> Operation:
-    return op("symbol", name=CELL, value=slots[digest(node)]) if isinstance(node, Topology) else node

@@ -41,7 +41,7 @@ class Encoder(nn.Module):
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return mean and logarithm of the variance."""
         state = self.operation(batch.vectors)[batch.nodes] + self.depth(batch.depths)
-        times, slots = batch.times, batch.slots / 8
+        times, slots = batch.times, batch.slots.sqrt()
         for along, against, update, norm in zip(self.along, self.against, self.update, self.norm, strict=True):
             sent, placed = along(state).chunk(2, -1)
             back, asked = against(state).chunk(2, -1)

@@ -15,10 +15,10 @@ from detol.search.protocols import SearchSpace
 
 SAMPLES: Mapping[str, int] = {
     "nasbench201": 15_625,
-    "image_dag": 16_000,
-    "image_cell": 5_000,
-    "signal": 4_000,
-    "tabular": 3_000,
+    "image_dag": 12_000,
+    "image_cell": 4_000,
+    "signal": 3_000,
+    "tabular": 2_000,
 }
 """Topologies of each space; of one that has no more than that, all."""
 _FIRST = ("nasbench201", "image_dag", "image_cell", "nasbench201", "image_dag")
