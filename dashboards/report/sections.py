@@ -187,11 +187,11 @@ def recipe(facts: Facts) -> Pairs:
 
 def settings(facts: Facts) -> Pairs:
     """Return all settings of the search that were given a value."""
-    apart = ("objectives", "settings", "recipe", "objects", "summary", "tracking", "db")
-    given = {
-        key: value for key, value in facts.settings.items() if key not in apart and value not in ("", None, [], {})
-    }
-    return _plain(given)
+    apart = ("objectives", "settings", "recipe", "objects", "summary", "tracking", "db", "options")
+    given = {key: value for key, value in facts.settings.items() if key not in apart}
+    for section, options in (facts.settings.get("options") or {}).items():
+        given |= {f"{section}.{key}": value for key, value in options.items()}
+    return _plain({key: value for key, value in given.items() if value not in ("", None, [], {})})
 
 
 def _plain(values: Mapping[str, Any]) -> Pairs:

@@ -21,7 +21,7 @@ class Busy:
         ranks: that trained in each interval, on the average.
         workers: how many could.
         share: of the workers' time that was used, in [0, 1].
-        known: whether ``workers`` is a setting; otherwise it is the most that ever trained at once.
+        known: whether ``workers`` is a setting, or told by the trials; otherwise it is the most that trained at once.
     """
 
     edges: Sequence[float]
@@ -64,10 +64,9 @@ def busy(facts: Facts) -> Busy | None:
         np.minimum(ends[:, None], edges[None, 1:]) - np.maximum(starts[:, None], edges[None, :-1]), 0.0, None
     )
     used = (inside * ranks[:, None]).sum(axis=0) / (last / BINS)
-    most = max(1, round(float(used.max())))
-    workers = facts.workers or most
+    workers = facts.workers or _seen(facts) or max(1, round(float(used.max())))
     share = min(1.0, float(((ends - starts) * ranks).sum()) / (workers * last))
-    return Busy(edges.tolist(), np.minimum(used, workers).tolist(), workers, share, bool(facts.workers))
+    return Busy(edges.tolist(), np.minimum(used, workers).tolist(), workers, share, bool(facts.workers or _seen(facts)))
 
 
 def busy_picture(facts: Facts) -> Picture:
@@ -96,6 +95,13 @@ def busy_picture(facts: Facts) -> Picture:
 
 
 UNITS = ((3600.0, "hours", 7200.0), (60.0, "minutes", 300.0), (1.0, "seconds", 0.0))
+
+
+def _seen(facts: Facts) -> int:
+    """Return how many workers are known to have trained; 0 where trials say nothing of it, or took several each."""
+    trained = [record for record in facts.records if record.seconds and not record.reused]
+    told = all(record.seat and record.width == 1 for record in trained)
+    return len({record.seat for record in trained}) if told else 0
 
 
 def spared_share(row: SearchRow) -> float:

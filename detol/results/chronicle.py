@@ -45,6 +45,7 @@ class Record:
         spared_epochs: of its curve, that were not trained for it: all of an answered trial's, those of a continued one.
         spared_seconds: device seconds (times width) that these took where they were trained.
         inherited: whether it started from another's weights.
+        seat: host and number of the worker of its rank 0; empty where that is not known.
         created: UTC, ISO 8601.
         ended: likewise; empty while it has not.
     """
@@ -70,6 +71,7 @@ class Record:
     spared_epochs: int
     spared_seconds: float
     inherited: bool
+    seat: str
     created: str
     ended: str
 
@@ -123,6 +125,7 @@ def records(connection: sa.Connection, search: str) -> list[Record]:
             rested=0.0 if row["reused"] else taken.get(row["number"], 0.0),
             **_spared(row, extras[row["number"]], taken.get(row["number"], 0.0)),
             inherited=INHERITED in extras[row["number"]],
+            seat=_seat(extras[row["number"]]),
         )
         for row in rows
     ]
@@ -149,6 +152,10 @@ def _record(row: sa.RowMapping, objectives: Sequence[Objective], lines: tuple[in
         seconds=row["seconds"] or 0.0,
         **more,
     )
+
+
+def _seat(extra: Mapping[str, Any]) -> str:
+    return f"{extra.get('host', '')}/{extra['worker']}" if "worker" in extra else ""
 
 
 def _spared(row: sa.RowMapping, extra: Mapping[str, Any], taken: float) -> dict[str, Any]:

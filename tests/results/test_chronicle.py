@@ -19,7 +19,7 @@ def stored(make_search, make_trial):
         make_trial(0, 0.5, 0.6, 0.7, candidate=reference, width=2),
         make_trial(1, 0.4, width=16, parents=(0,), state=State.STOPPED, reason="Asha at epoch 1"),
         make_trial(2, 0.4, 0.5, extra={"checkpoint_epoch": 1}, state=State.STOPPED),
-        make_trial(3, extra={"inherited_from": "0"}),
+        make_trial(3, extra={"inherited_from": "0", "worker": 1, "host": "far"}),
         strategy="random",
         epochs=3,
     )
@@ -40,6 +40,7 @@ def test_records_are_the_trials_of_the_store(stored, database) -> None:
     assert found[1].reason == "Asha at epoch 1"
     assert (found[2].rest, found[2].rested) == (1, 0.5)  # its first epoch took half a second
     assert [record.inherited for record in found] == [False, False, False, True]
+    assert [record.seat for record in found] == ["", "", "", "far/1"]
     # 3 x 3 convolution of 8 channels on one, its norm, 5 x 5 of the default 16 on 8 ..., as the store priced it
     assert found[0].values["val_accuracy"] == 0.7
     assert found[0].values["params"] > 0

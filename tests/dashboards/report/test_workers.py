@@ -34,6 +34,9 @@ def test_the_area_is_the_time_that_was_trained(first, every_kind):
 def test_without_a_setting_the_workers_are_the_most_at_once(every_kind):
     found = workers.busy(replace(every_kind, workers=0))
     assert (found.workers, found.known) == (2, False)
+    seated = [replace(record, seat=f"host/{record.number % 3}") for record in every_kind.records]
+    found = workers.busy(replace(every_kind, workers=0, records=seated))
+    assert (found.workers, found.known) == (3, True)  # the trials tell of workers 0, 1 and 2
 
 
 def test_savings_by_hand(every_kind):
