@@ -1,6 +1,7 @@
 # Two commands do all the set-up on a machine with Python (>= 3.11), git and make alone:
 #   make search   search scikit-learn's digits with the default settings, print the leaderboard, export the best
 #   make test     everything: formatting, types, layout, and all tests
+# make docs makes again what is generated in docs/.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -10,7 +11,7 @@ endif
 # One thread for each process: two torch workers with default threads on two cores are 3x slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: search test lint types clean
+.PHONY: search test lint types docs clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -31,6 +32,9 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/python -m pytest tests/test_typing.py
+
+docs: $(READY)
+	$(BIN)/python docs/make.py
 
 clean:
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
