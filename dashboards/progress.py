@@ -82,6 +82,7 @@ class SearchProgress:
         tally = search.tally
         return [
             ("resting", tally.paused),
+            ("awaited from other searches", tally.awaited),
             ("reused", tally.reused),
             ("stopped early", tally.stopped),
             ("failed", tally.failed),

@@ -14,6 +14,7 @@ from detol.errors import UsageError
 from detol.search.protocols import Stopper
 from detol.search.records import Origin, State, Trial
 from detol.search.rehearse import Rehearsal, rehearse
+from detol.search.spared import trained
 
 ORDERS = 100
 """Random orders of arrival that the rule is replayed in."""
@@ -37,7 +38,7 @@ class Audit:
         regret: what would have been lost of the winner's score then, on the average over the orders; >= 0.
         regret_max: and at worst.
         epochs_full: of training all trials to their end.
-        epochs_spent: trained in fact (what reuse answered is left out).
+        epochs_spent: trained in fact (what reuse answered or a checkpoint spared is left out).
         epochs_replayed: that the rule takes in a replay, on the average: without the spared trials.
         orders: how many random orders were replayed.
     """
@@ -138,7 +139,7 @@ def audit(
         regret=float(np.mean(regrets)),
         regret_max=float(np.max(regrets)),
         epochs_full=sum(trial.epochs for trial in known),
-        epochs_spent=sum(trial.epoch for trial in known if not trial.reused),
+        epochs_spent=sum(map(trained, known)),
         epochs_replayed=float(np.mean(epochs)),
         orders=orders,
     )

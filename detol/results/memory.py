@@ -11,6 +11,7 @@ from detol.graph.digest import same
 from detol.graph.topology import Topology
 from detol.results import describe
 from detol.results.leases import LEASE_SECONDS
+from detol.results.owner import BEAT_SECONDS
 from detol.results.reader import answers, placed
 from detol.results.rows import from_text, now, tellings, to_text
 from detol.search.protocols import Held, Telling
@@ -128,6 +129,7 @@ class MemoryStore:
         self._steps: list[tuple[int, tuple[Telling, ...]]] = []
         self._spent = 0.0
         self._released: list[tuple[str, str, str, int]] = []
+        self._renewed = self._database.clock()
 
     @property
     def name(self) -> str:
@@ -222,9 +224,11 @@ class MemoryStore:
         now = self._database.clock()
         for key in self._released:
             self._database.leases.pop(key, None)
-        for lease in self._database.leases.values():
-            if lease.holder() is self:
-                lease.until = now + LEASE_SECONDS
+        if now - self._renewed > BEAT_SECONDS:
+            self._renewed = now
+            for lease in self._database.leases.values():
+                if lease.holder() is self:
+                    lease.until = now + LEASE_SECONDS
         self._clear()
 
     def amend(self, **changes: Any) -> None:

@@ -105,11 +105,13 @@ class Ledger:
         """Record that a trial waits for what another search trains."""
         trial = replace(trial, state=State.RUNNING, extra={**trial.extra, AWAITED: search})
         self.awaited[trial.number] = trial
+        self.tally.awaited = len(self.awaited)
         self._store.record(trial)
 
     def resume(self, number: int) -> None:
         """Forget that a trial waits for another search, if it does: it is recorded otherwise next."""
         self.awaited.pop(number, None)
+        self.tally.awaited = len(self.awaited)
 
     def rest(self, trial: Trial, event: Event | None, *, new: bool = False) -> None:
         """Record a trial that is PAUSED; the strategy is told how far it has come."""
@@ -176,6 +178,7 @@ class Ledger:
         """Return what waits, and forget it: in the record it still runs, as a resume will find it."""
         given, self.waiting = [*self.waiting, *self.awaited.values()], deque()
         self.awaited.clear()
+        self.tally.awaited = 0
         return given
 
     def _tell_later(self, trial: Trial) -> None:

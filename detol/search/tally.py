@@ -23,6 +23,7 @@ class Tally:
         answered: epochs that reuse answered.
         continued: of the trained ones, those that went on from a checkpoint of another search.
         paused: resting now; they are in none of the other counts.
+        awaited: waiting now for what another search trains; likewise.
         best: the best trial so far, weights inherited or not.
         scratch: the best that was trained from scratch.
         retrained: winners that were trained from scratch once more because their scores were inherited.
@@ -40,6 +41,7 @@ class Tally:
     answered: int = 0
     continued: int = 0
     paused: int = 0
+    awaited: int = 0
     retrained: int = 0
     best: Trial | None = None
     scratch: Trial | None = None

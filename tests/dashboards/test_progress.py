@@ -160,3 +160,10 @@ def test_markup_in_a_metric_is_text(screen, now) -> None:
         progress(search(1, best=trial(0, 0.5)))
         assert "best [bold]m[/bold] 0.5000" in console.text
         progress.close()
+
+
+def test_what_another_search_trains_is_counted_apart(screen, now) -> None:
+    console = screen(width=40)
+    progress = SearchProgress(console, Objective("val_mse", minimise=True), now)
+    progress(search(3, 1, awaited=2))
+    assert console.take() == "3/30 trials · 1 running · 2 awaited from other searches\n"
