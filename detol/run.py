@@ -15,6 +15,7 @@ from detol.result import SearchResult
 from detol.result import conclude as summed_up
 from detol.results.earlier import from_record, to_record
 from detol.results.weights import RECENT, NoWeights, WeightsFolder
+from detol.results.writer import foreign
 from detol.search.clock import RealClock
 from detol.search.controller import Controller
 from detol.search.history import History
@@ -105,6 +106,8 @@ def resume(
     """
     with wire.database(db, create=False) as database:
         before = database.open_search(name, lock=False)
+        if before.source:
+            raise foreign(name, before.source)
         for kind, given in (("space", space), ("strategy", strategy)):
             if kind in before.settings.get("objects", ()) and given is None:
                 raise UsageError(f"search {name!r} was started with a {kind} object: give it to detol.resume in Python")
@@ -150,11 +153,12 @@ def _create(prepared: Prepared, database: "Database", objects: Sequence[str]) ->
 
 
 def _left(result: SearchResult, prepared: Prepared, database: "Database", watcher: Watcher) -> SearchResult:
-    """Leave a descriptor of the data for searches to come; what fails here costs a warning."""
+    """Leave what searches to come can learn: how far sources helped, what the data are like. Failing is a warning."""
     try:
+        warming.borne_out(database, prepared.settings.name, getattr(prepared.strategy, "trust", ()))
         warming.leave(database, prepared.dataset, sum(trial.scores is not None for trial in result.trials))
     except (DetolError, OSError, RuntimeError) as error:
-        watcher.say(f"the data set could not be described for later searches: {error}")
+        watcher.say(f"what later searches can learn of this one could not be written down: {error}")
     return result
 
 

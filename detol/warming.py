@@ -191,6 +191,14 @@ def leave(database: "Database", dataset: "Dataset", scored: int) -> None:
     database.write(lambda connection: descriptors.keep(connection, dataset.digest, VERSION, body))
 
 
+def borne_out(database: "Database", search: str, trust: Sequence[float]) -> None:
+    """Write down how far the results of a search bore each of its sources out."""
+    from detol.results import descriptors
+
+    if trust:
+        database.write(lambda connection: descriptors.note_trust(connection, search, trust))
+
+
 def said(sources: Sequence[WarmSource]) -> str:
     """Return one line for people: what a search begins with."""
     parts = [

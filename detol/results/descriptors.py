@@ -63,6 +63,17 @@ def list_sources(connection: sa.Connection, search: str, sources: Sequence[WarmS
         connection.execute(insert_new(warm_sources, connection.dialect.name), rows)
 
 
+def note_trust(connection: sa.Connection, search: str, trust: Sequence[float]) -> None:
+    """Write down how far the results of a search bore each of its sources out: a share, at the end of a run."""
+    found = connection.scalar(sa.select(searches.c.id).where(searches.c.name == search))
+    for slot, value in enumerate(trust):
+        here = (warm_sources.c.search == found, warm_sources.c.slot == slot)
+        facts = connection.scalar(sa.select(warm_sources.c.facts).where(*here))
+        if facts is not None:
+            changed = to_text({**from_text(facts), "borne_out": round(value, 4)})
+            connection.execute(warm_sources.update().where(*here).values(facts=changed))
+
+
 def sources_of(connection: sa.Connection, search: int) -> list[dict[str, Any]]:
     """Return what a search (by its id) began with: searches, data set, weight, records, and how near it was."""
     query = sa.select(warm_sources).where(warm_sources.c.search == search).order_by(warm_sources.c.slot)

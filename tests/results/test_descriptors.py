@@ -35,6 +35,8 @@ def test_sources_of_a_search_are_listed_in_their_order(database, make_search, ma
     assert (second["searches"], second["records"]) == ("a, b", 2)
     assert query.warm_sources("before") == []
     assert query.show("mine/0")["warm_sources"] == [first, second]
+    database.write(lambda connection: descriptors.note_trust(connection, "mine", [0.9, 0.05, 0.0]))
+    assert [source["borne_out"] for source in query.warm_sources("mine")] == [0.9, 0.05]
 
 
 def test_names_with_sql_in_them_are_names(database, make_search, make_trial):

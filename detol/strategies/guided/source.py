@@ -9,6 +9,7 @@ search's own results at each ask.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from detol.strategies.guided.pool import Pool
 from detol.strategies.guided.warp import log_regret, standardised
 
 MEMBERS = 2
-"""Settings of the kernel that a source's process is kept under, those that explain it best."""
+"""Settings of the kernel that a single source's process is kept under, those that explain it best; of several one."""
 OWN = 0.5
 """Share of a row's own part (the kernel's noise) that is the network's and carries over; the rest is chance."""
 COMPARED = 100
@@ -53,6 +54,7 @@ class SourcePosterior:
         values: of these, (n,), mean 0, variance 1.
         settings: of the kernel.
         weight: of this posterior among all, > 0.
+        place: of its source among all.
 
     Attributes:
         mean: float32 (rows,), 0 on average over the records.
@@ -61,9 +63,15 @@ class SourcePosterior:
     """
 
     def __init__(
-        self, pool: Pool, source: SourceRows, values: NDArray[np.float64], settings: Settings, weight: float
+        self,
+        pool: Pool,
+        source: SourceRows,
+        values: NDArray[np.float64],
+        settings: Settings,
+        weight: float,
+        place: int = 0,
     ) -> None:
-        self._pool, self._settings, self.weight = pool, settings, weight
+        self._pool, self._settings, self.weight, self.place = pool, settings, weight, place
         rows, count = source.rows, len(source.rows)
         distances = _distances(pool, rows)
         toward = mixture(settings, distances.hamming, distances.structural, distances.linear)
@@ -97,22 +105,34 @@ class SourcePosterior:
         return np.stack([self._known[row] for row in rows]) if rows else np.zeros((0, len(self.mean)), np.float32)
 
 
-def fit_sources(pool: Pool, sources: Sequence[SourceRows], settings: Sequence[Settings]) -> list[SourcePosterior]:
-    """Return the posteriors of all sources, each under the ``MEMBERS`` settings that explain it best.
+Chosen: TypeAlias = Sequence[tuple[Settings, float]]
+"""Settings of the kernel with weights that add up to 1."""
+
+
+def choose_settings(pool: Pool, sources: Sequence[SourceRows], settings: Sequence[Settings]) -> list[Chosen]:
+    """Return for each source the settings that explain it best.
 
     Args:
         pool: settled.
         sources: each with at least 2 records.
         settings: to choose from.
     """
-    found = []
+    most, found = MEMBERS if len(sources) == 1 else 1, []
     for source in sources:
         values = standardised(log_regret(source.scores))
         some = _compared(values)
         distances = _distances(pool, source.rows[some])[:, source.rows[some]]
-        for chosen, weight in best_members(settings, distances, values[some], MEMBERS):
-            found.append(SourcePosterior(pool, source, values, chosen, source.weight * weight))
+        found.append(best_members(settings, distances, values[some], most))
     return found
+
+
+def fit_sources(pool: Pool, sources: Sequence[SourceRows], chosen: Sequence[Chosen]) -> list[SourcePosterior]:
+    """Return the posteriors of all sources, each under its settings."""
+    return [
+        SourcePosterior(pool, source, standardised(log_regret(source.scores)), settings, source.weight * weight, place)
+        for place, (source, members) in enumerate(zip(sources, chosen, strict=True))
+        for settings, weight in members
+    ]
 
 
 def _distances(pool: Pool, rows: NDArray[np.intp]) -> Distances:

@@ -138,9 +138,17 @@ class Guided(Proposer):
         self._ranked: Rows = np.zeros(0, np.intp)  # rows by the last expected improvement, best first
         self._model: Model | None = None
         self._warm = Warmth(self._pool, space, warm, self._settings)
-        self._trust = 1.0  # in the sources of a warm start
+        self._trust: list[float] = []  # in each source of a warm start
         self._anchored = False  # whether something is tried that no source proposed
         self._forest: tuple[Forest, int] | None = None
+
+    @property
+    def trust(self) -> list[float]:
+        """How far each source of a warm start is borne out by the results: shares that add up to at most 1.
+
+        The rest is of the search without sources; empty before the first proposal, and without a warm start.
+        """
+        return self._warm.spread(self._trust) if self._trust else []
 
     @property
     def _best(self) -> Told | None:
@@ -279,7 +287,7 @@ class Guided(Proposer):
         model = TransferModel(self._pool, sources, seen, values, waiting, candidates, self._settings[::2])
         self._trust = model.trust
         # Results speak against the sources before there are enough of them to go without.
-        return None if self._trust < DISTRUST and len(self._seen) < self._initial else model
+        return None if sum(self._trust) < DISTRUST and len(self._seen) < self._initial else model
 
     def _wants_anchor(self) -> bool:
         """Return whether one proposal should come from elsewhere, so that results can speak against the sources."""
@@ -332,7 +340,7 @@ class Guided(Proposer):
         if len(self._pool) > ROWS:
             self._cut()
         leaders = [told.decisions for told in self._leaders]
-        if len(leaders) < LEADERS and self._trust >= DISTRUST:
+        if len(leaders) < LEADERS and (not self._trust or sum(self._trust) >= DISTRUST):
             leaders += self._warm.leaders
         found: list[Decisions] = []
         for number in range(FRESH):

@@ -71,7 +71,7 @@ class TransferModel:
         settings: of the kernel of what sources do not tell.
 
     Attributes:
-        trust: weight of the members that follow a source, in [0, 1].
+        trust: weight of the members that follow each source, which add up to at most 1: the rest goes without any.
     """
 
     def __init__(
@@ -93,7 +93,9 @@ class TransferModel:
             total = sum(source.weight for source in sources)
             middle = settings[0]
             chosen = [_Prior(source, BLIND, middle, source.weight / total, 1.0) for source in sources]
-            self.trust = 1 - ALONE
+            self.trust = [0.0] * (1 + max(source.place for source in sources))
+            for source in sources:
+                self.trust[source.place] += (1 - ALONE) * source.weight / total
         known = [*self._seen, *pending]
         self._members = [self._condition(prior, known) for prior in chosen]
         self._place = {int(row): place for place, row in enumerate(candidates)}
@@ -167,8 +169,8 @@ def _chosen(
     seen: Sequence[int],
     values: Doubles,
     settings: Sequence[Settings],
-) -> tuple[list[_Prior], float]:
-    """Return the members of most weight, weights adding up to 1, and the weight of all that follow a source."""
+) -> tuple[list[_Prior], list[float]]:
+    """Return the members of most weight, weights adding up to 1, and the weight of all that follow each source."""
     some = _compared(values)
     rows, values = [seen[place] for place in some], values[some]
     places = np.asarray(rows, np.intp)
@@ -187,7 +189,10 @@ def _chosen(
     logs = np.array([log for log, _ in found])
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
-    trust = float(sum(w for w, (_, p) in zip(weights, found, strict=True) if p.source is not None))
+    trust = [0.0] * (1 + max(source.place for source in sources))
+    for weight, (_, member) in zip(weights, found, strict=True):
+        if member.source is not None:
+            trust[member.source.place] += float(weight)
     order = np.argsort(-weights, kind="stable")[:MEMBERS]
     order = order[weights[order] > 0.02 * weights[order[0]]]
     left = weights[order] / weights[order].sum()

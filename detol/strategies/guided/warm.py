@@ -10,7 +10,7 @@ from detol.spaces.decisions import Decisions
 from detol.strategies.base import complete
 from detol.strategies.guided.kernels import Settings
 from detol.strategies.guided.pool import Pool
-from detol.strategies.guided.source import SourcePosterior, SourceRows, fit_sources
+from detol.strategies.guided.source import Chosen, SourcePosterior, SourceRows, choose_settings, fit_sources
 
 MOST = 300
 """Records of a source that are used at most: half of them the best, the others evenly from the rest."""
@@ -33,20 +33,31 @@ class Warmth:
     ) -> None:
         self._pool, self._settings = pool, settings
         self._sources: list[SourceRows] = []
+        self._places: list[int] = []  # of these among those given
+        self._given = len(sources)
         self.leaders: list[Decisions] = []
-        for source in sources:
+        for place, source in enumerate(sources):
             scores = _scores(space, source)
             if len(scores) < 2:
                 continue
             rows = np.asarray(pool.add(scores), np.intp)
+            self._places.append(place)
             self._sources.append(SourceRows(rows, np.asarray(list(scores.values())), source.weight))
             self.leaders += list(scores)[:LEADERS]
+        self._chosen: list[Chosen] = []  # once: a pool that grows makes little difference to what explains a source
         self._fitted: list[SourcePosterior] = []
         self._rows = -1  # of the pool when the sources were fitted
 
     def __bool__(self) -> bool:
         """Return whether there is a source to learn from."""
         return bool(self._sources)
+
+    def spread(self, trust: Sequence[float]) -> list[float]:
+        """Return trust in each source given to the strategy: 0 in those that it could not use."""
+        found = [0.0] * self._given
+        for place, value in zip(self._places, trust, strict=True):
+            found[place] = value
+        return found
 
     @property
     def rows(self) -> list[int]:
@@ -56,7 +67,8 @@ class Warmth:
     def posteriors(self) -> Sequence[SourcePosterior]:
         """Return what the sources say of the pool as it is; call it after :meth:`Pool.settle`."""
         if self._rows != len(self._pool):
-            self._fitted = fit_sources(self._pool, self._sources, self._settings)
+            self._chosen = self._chosen or choose_settings(self._pool, self._sources, self._settings)
+            self._fitted = fit_sources(self._pool, self._sources, self._chosen)
             self._rows = len(self._pool)
         return self._fitted
 
