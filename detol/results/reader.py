@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -28,22 +29,34 @@ _PARENTS = sa.select(parents).where(parents.c.search == sa.bindparam("of"))
 _ALL_PARENTS = _PARENTS.order_by(parents.c.number, parents.c.slot)
 _ITS_PARENTS = _PARENTS.where(parents.c.number == sa.bindparam("only")).order_by(parents.c.slot)
 _SAME = (
-    sa.select(trials, topologies.c.body, searches.c.name)
-    .join_from(trials, topologies)
-    .join(searches, searches.c.id == trials.c.search)
-    .where(
-        trials.c.digest == sa.bindparam("digest"),
-        trials.c.recipe == sa.bindparam("recipe"),
-        trials.c.data == sa.bindparam("data"),
-        trials.c.scores.is_not(None),
-        trials.c.reused == "",
-    )
-    .order_by(trials.c.search, trials.c.number)
+    trials.c.digest == sa.bindparam("digest"),
+    trials.c.recipe == sa.bindparam("recipe"),
+    trials.c.data == sa.bindparam("data"),
+    trials.c.scores.is_not(None),
+    trials.c.reused == "",
 )
 _AS_LONG = trials.c.epochs == sa.bindparam("epochs")
+
+
+def _about(*conditions: "sa.ColumnElement[bool]") -> tuple["sa.Select[Any]", "sa.Select[Any]", "sa.Select[Any]"]:
+    """Return the statements for the trials that meet all conditions, for their reports, and for their parents."""
+    found = (
+        sa.select(trials, topologies.c.body, searches.c.name)
+        .join_from(trials, topologies)
+        .join(searches, searches.c.id == trials.c.search)
+        .where(*conditions)
+        .order_by(trials.c.search, trials.c.number)
+    )
+    theirs = []
+    for table, order in ((reports, reports.c.epoch), (parents, parents.c.slot)):
+        same = sa.and_(table.c.search == trials.c.search, table.c.number == trials.c.number)
+        theirs.append(sa.select(table).join_from(trials, table, same).where(*conditions).order_by(order))
+    return found, theirs[0], theirs[1]
+
+
 _KNOWN = {
-    (unfinished, any_length): _SAME.where(
-        trials.c.state.in_(SCORED if unfinished else ANSWERS), *(() if any_length else (_AS_LONG,))
+    (unfinished, any_length): _about(
+        *_SAME, trials.c.state.in_(SCORED if unfinished else ANSWERS), *(() if any_length else (_AS_LONG,))
     )
     for unfinished in (False, True)
     for any_length in (False, True)
@@ -102,8 +115,18 @@ def known(
     values: dict[str, str | int] = {"digest": digest, "recipe": recipe, "data": data}
     if not any_length:
         values["epochs"] = epochs
-    rows = connection.execute(_KNOWN[unfinished, any_length], values).mappings().all()
-    found = ((_complete(connection, row), row["name"]) for row in rows)
+    which, curves, lines = _KNOWN[unfinished, any_length]
+    rows = connection.execute(which, values).mappings().all()
+    if not rows:
+        return []
+    told: dict[tuple[int, int], list[Row]] = defaultdict(list)
+    for report in connection.execute(curves, values).mappings():
+        told[report["search"], report["number"]].append(report)
+    of: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for line in connection.execute(lines, values).mappings():
+        of[line["search"], line["number"]].append(line["parent"])
+    keys = [(row["search"], row["number"]) for row in rows]
+    found = [(to_trial(row, of[key], told[key]), row["name"]) for row, key in zip(rows, keys, strict=True)]
     return [placed(trial, name) for trial, name in found if answers(trial, unfinished=unfinished)]
 
 
