@@ -9,6 +9,7 @@ its own, from its start to its end, imports included.
 import argparse
 import heapq
 import math
+import resource
 import subprocess
 import sys
 import tempfile
@@ -122,14 +123,16 @@ def _moment(start: datetime, seconds: float) -> str:
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def timed(db: Path, name: str, *options: str) -> tuple[float, int]:
-    """Return the seconds and the bytes of one ``detol report``."""
+def timed(db: Path, name: str, *options: str) -> tuple[float, float, int]:
+    """Return the seconds, the processor's seconds and the bytes of one ``detol report``."""
     with tempfile.TemporaryDirectory(prefix="detol-") as folder:
         target = Path(folder) / "report.html"
         command = [sys.executable, "-m", "detol", "report", name, "--to", str(target), "--db", str(db), *options]
-        began = time.perf_counter()
+        began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(command, check=True, capture_output=True)
-        return time.perf_counter() - began, target.stat().st_size
+        took, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return took, used, target.stat().st_size
 
 
 def main() -> None:
@@ -152,9 +155,11 @@ def main() -> None:
             runs = [timed(place / "results.db", f"made-{count}") for _ in range(repeats)]
             pictured = timed(place / "results.db", f"made-{count}", "--png", f"{folder}/png-{count}")
             figures[f"trials_{count}"] = {
-                "seconds": spread([seconds for seconds, _ in runs]),
-                "bytes": runs[0][1],
+                "seconds": spread([seconds for seconds, _, _ in runs]),
+                "processor_seconds": spread([used for _, used, _ in runs]),
+                "bytes": runs[0][2],
                 "seconds_with_png": pictured[0],
+                "processor_seconds_with_png": pictured[1],
             }
     conclude({"benchmark": "report", "quick": options.quick, **figures}, options.json)
 

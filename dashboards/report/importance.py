@@ -22,6 +22,8 @@ Array = NDArray[np.float64]
 
 LEAST = 20
 """Different scored trials below which nothing is said."""
+MOST = 1000
+"""Different trials that forests learn from; of more, as many are drawn."""
 RESAMPLES, TREES, SHUFFLES = 50, 20, 3
 
 
@@ -91,7 +93,11 @@ def importance(
     scores = np.bincount(where, fenced) / np.bincount(where)  # trials of equal decisions would stand on both sides
     if len(scores) < LEAST or scores.std() <= 1e-12:
         return None
-    shares, explained = _shares(table, scores, resamples, trees, np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    if len(scores) > MOST:
+        kept = rng.choice(len(scores), MOST, replace=False)
+        table, scores = table[kept], scores[kept]
+    shares, explained = _shares(table, scores, resamples, trees, rng)
     found = []
     for place, name in enumerate(names):
         options = _options([each.get(name) for each in decisions], np.array(values, dtype=float))

@@ -22,7 +22,8 @@ from detol.search.records import Objective, State
 Array = NDArray[np.float64]
 LEAST = 10
 """Random trials with a value below which there is no band."""
-SEQUENCES, GRID = 1000, 80
+SEQUENCES, GRID, DRAWS = 1000, 80, 2_000_000
+"""Sequences, budgets at which they are looked at, and draws at most: of long searches fewer sequences are drawn."""
 QUANTILES = (0.05, 0.5, 0.95)
 WAYS = ("trials", "epochs", "time")
 
@@ -65,6 +66,7 @@ def chance(scores: Array, costs: Array, *, seed: int = 0, sequences: int = SEQUE
         sequences: how many are drawn, each as long as there are trials.
     """
     count = len(scores)
+    sequences = min(sequences, max(100, DRAWS // count))
     drawn = np.random.default_rng(seed).integers(count, size=(sequences, count))
     best = np.maximum.accumulate(scores[drawn], axis=1)
     until = np.cumsum(costs[drawn], axis=1)
@@ -224,7 +226,7 @@ def _note(facts: Facts, banded: bool) -> str:
         names, own = list(facts.random), facts.row.name in facts.random
         where = ", ".join(names[:4]) + (" and others" if len(names) > 4 else "")
         whose = "this search itself, its trials drawn anew" if own and len(names) == 1 else where
-        return f"{line} Band: 5 to 95 % of 1,000 orders of random trials of {whose}, drawn with replacement."
+        return f"{line} Band: 5 to 95 % of {SEQUENCES:,} sequences of random trials of {whose}, drawn with replacement."
     return (
         f"{line} There is no band of random search: the database holds no random search of at least {LEAST} completed "
         "trials with the same data, space, recipe and epochs."
