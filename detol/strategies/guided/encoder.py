@@ -4,12 +4,18 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+import numpy as np
+
+from detol.embedding.embedders import embedder
+from detol.embedding.features import features
 from detol.embedding.graph_features import Floats, graph_features
 from detol.embedding.size import NOMINAL, size
 from detol.graph.topology import Topology
 from detol.search.protocols import SearchSpace
 from detol.spaces.decisions import Choice, Decisions, Option
 
+EMBEDDINGS = ("off", "paths", "svge")
+"""What an encoder may know beyond counts."""
 CLOSED = -1.0
 """Stands in place of an option where a choice is not open."""
 
@@ -19,13 +25,17 @@ class Encoder:
 
     Args:
         space: its choices are read from ``choices`` where it has them, and otherwise learnt as they are met.
+        embedding: ``off``; ``paths``: figures hold path statistics as well (:mod:`detol.embedding.paths`); ``svge``:
+            these, and the vector of the learned encoder (:mod:`detol.embedding.autoencoder`).
 
     Attributes:
         columns: the place of each choice in a row of options, by name.
         ordered: for each of these, whether its options are steps of a quantity (see :func:`quantity`).
     """
 
-    def __init__(self, space: SearchSpace) -> None:
+    def __init__(self, space: SearchSpace, embedding: str = "off") -> None:
+        self.embedding = embedding
+        self._learned = embedder("svge") if embedding == "svge" else None
         self.columns: dict[str, int] = {}
         self.ordered: list[bool] = []
         self._next = space.next
@@ -49,12 +59,19 @@ class Encoder:
 
         Figures are finite; one that is not there (sizes where an operation has no rules) is left out.
         """
+        if self.embedding != "off":
+            every = features(topology, self._shape)
+            return every.patterns, every.figures
         found = graph_features(topology)
         sized = size(topology, self._shape)
         if sized is None:
             return found.patterns, found.figures
         extra = {"log_params": math.log1p(sized[0]), "log_multiply_adds": math.log1p(sized[1])}
         return found.patterns, {**found.figures, **extra}
+
+    def vector(self, topology: Topology) -> Floats:
+        """Return the learned vector of a topology, float32 (columns,); none without a learned encoder."""
+        return np.zeros(0, np.float32) if self._learned is None else self._learned.embed([topology])[0]
 
     def _discover(self, decisions: Decisions) -> None:
         taken: dict[str, Option] = {}

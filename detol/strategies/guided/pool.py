@@ -28,22 +28,26 @@ class Pool:
 
     Args:
         space: what the decisions belong to.
+        embedding: see :class:`detol.strategies.guided.encoder.Encoder`. Unless it is ``off``, structural distances are
+            the mean of those of the patterns, of the figures, and of the learned vectors where there are any.
 
     Attributes:
         rows: the decisions, by number.
         whole: whether the rows are all there are.
     """
 
-    def __init__(self, space: SearchSpace) -> None:
+    def __init__(self, space: SearchSpace, embedding: str = "off") -> None:
         self.rows: list[Decisions] = []
         self.whole = False
         self._space = space
-        self._encoder = Encoder(space)
+        self._encoder = Encoder(space, embedding)
         self._place: dict[Decisions, int] = {}
         self._names: dict[str, int] = {}
         self._options = np.full((256, len(self._encoder.columns)), CLOSED, np.float32)
         self._patterns = np.zeros((256, BUCKETS), np.float32)
         self._figures = np.zeros((256, 0), np.float32)
+        self._vectors = np.zeros((256, 0), np.float32)
+        self._structure = np.zeros((0, 0), np.float32)
         self._spread = 1.0
         self._lengths = np.zeros(0, np.float32)
         self._linear = np.zeros((0, 0), np.float32)
@@ -75,11 +79,14 @@ class Pool:
         if found is not None:
             return found
         options = self._encoder.options(decisions)
-        patterns, figures = self._encoder.graph(self._space.decode(decisions))
+        topology = self._space.decode(decisions)
+        patterns, figures = self._encoder.graph(topology)
+        vector = self._encoder.vector(topology)
         row = len(self.rows)
         for name in figures:
             self._names.setdefault(name, len(self._names))
-        self._make_room(row)
+        self._make_room(row, len(vector))
+        self._vectors[row] = vector
         self._options[row, : len(options)] = options
         self._patterns[row] = patterns
         for name, value in figures.items():
@@ -88,11 +95,12 @@ class Pool:
         self._place[decisions] = row
         return row
 
-    def _make_room(self, row: int) -> None:
+    def _make_room(self, row: int, learned: int) -> None:
         tall = len(self._options) if row < len(self._options) else max(256, 2 * row)
         self._options = _grown(self._options, tall, len(self._encoder.columns), CLOSED)
         self._patterns = _grown(self._patterns, tall, BUCKETS, 0.0)
         self._figures = _grown(self._figures, tall, len(self._names), 0.0)
+        self._vectors = _grown(self._vectors, tall, learned, 0.0)
 
     def settle(self) -> None:
         """Bring means, spreads and lengths up to date with the rows."""
@@ -100,23 +108,24 @@ class Pool:
         if len(self._lengths) == count:
             return
         self._known.clear()
-        patterns = self._patterns[:count]
-        self._lengths = np.einsum("ij,ij->i", patterns, patterns)
-        mean = patterns.mean(axis=0, dtype=np.float64)
-        # The mean squared distance of two rows: patterns that all rows share do not count.
-        self._spread = max(2 * float(self._lengths.mean(dtype=np.float64) - mean @ mean), 1e-6)
         figures = self._figures[:count].astype(np.float64)
         deviation = figures.std(axis=0)
         kept = deviation > 1e-9
         scaled = (figures[:, kept] - figures[:, kept].mean(axis=0)) / deviation[kept]
         self._linear = (scaled / np.sqrt(max(1, scaled.shape[1]))).astype(np.float32)
+        self._structure = self._patterns[:count]
+        if self._encoder.embedding != "off":
+            blocks = [self._structure, self._linear, *([self._vectors[:count]] if self._vectors.shape[1] else [])]
+            self._structure = np.hstack([block / np.sqrt(np.float32(_spread(block))) for block in blocks])
+        self._lengths = np.einsum("ij,ij->i", self._structure, self._structure)
+        self._spread = _spread(self._structure)
 
     def compact(self, rows: Iterable[int]) -> dict[int, int]:
         """Keep some rows of a growing pool alone; return their new numbers by the old ones. Settles the pool."""
         old = list(dict.fromkeys(rows))
         places = np.asarray(old, np.intp)
         self._options, self._patterns = self._options[places], self._patterns[places]
-        self._figures = self._figures[places]
+        self._figures, self._vectors = self._figures[places], self._vectors[places]
         self.rows = [self.rows[row] for row in old]
         self._place = {decisions: row for row, decisions in enumerate(self.rows)}
         self._lengths = np.zeros(0, np.float32)
@@ -143,8 +152,7 @@ class Pool:
 
     def structural(self, left: NDArray[np.intp], right: NDArray[np.intp] | slice) -> Floats:
         """Return squared distances of the patterns, 1 on average over the pool."""
-        count = len(self.rows)
-        a, b = self._patterns[left], self._patterns[:count][right]
+        a, b = self._structure[left], self._structure[right]
         squares = self._lengths[left][:, None] + self._lengths[right][None, :] - 2 * (a @ b.T)
         return np.asarray(np.maximum(squares, 0) / np.float32(self._spread), np.float32)
 
@@ -180,25 +188,30 @@ class Pool:
         return answer
 
 
-_WHOLE: "weakref.WeakKeyDictionary[SearchSpace, Pool]" = weakref.WeakKeyDictionary()
+_WHOLE: "weakref.WeakKeyDictionary[SearchSpace, dict[str, Pool]]" = weakref.WeakKeyDictionary()
 
 
-def pool_of(space: SearchSpace) -> Pool:
+def pool_of(space: SearchSpace, embedding: str = "off") -> Pool:
     """Return the shared pool of a small space, all rows laid out; of another space a new and empty pool."""
     if space.size is None or space.size > WHOLE:
-        return Pool(space)
-    try:
-        found = _WHOLE.get(space)
-    except TypeError:  # a space that can be no key
-        found = None
-    if found is None:
-        found = Pool(space)
+        return Pool(space, embedding)
+    known: dict[str, Pool] = {}
+    with contextlib.suppress(TypeError):  # a space that can be no key
+        known = _WHOLE.setdefault(space, known)
+    if embedding not in known:
+        found = Pool(space, embedding)
         found.add(space.enumerate())
         found.settle()
         found.whole = True
-        with contextlib.suppress(TypeError):
-            _WHOLE[space] = found
-    return found
+        known[embedding] = found
+    return known[embedding]
+
+
+def _spread(rows: Floats) -> float:
+    """Return the mean squared distance of two rows: what all rows share does not count."""
+    lengths = np.einsum("ij,ij->i", rows, rows)
+    mean = rows.mean(axis=0, dtype=np.float64)
+    return max(2 * float(lengths.mean(dtype=np.float64) - mean @ mean), 1e-6)
 
 
 def _grown(array: Floats, tall: int, wide: int, fill: float) -> Floats:

@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from detol.embedding.graph_features import Floats
-from detol.errors import UsageError
+from detol.errors import UsageError, unknown
 from detol.search.protocols import SearchSpace
 from detol.search.records import Candidate, Origin, State, Trial
 from detol.search.warm import WarmSource
 from detol.spaces.decisions import Decisions
 from detol.strategies.base import Identity, Proposer, Told, complete
+from detol.strategies.guided.encoder import EMBEDDINGS
 from detol.strategies.guided.forest import Forest
 from detol.strategies.guided.kernels import spread
 from detol.strategies.guided.models import (
@@ -85,6 +86,8 @@ class Guided(Proposer):
         references: whether it starts from the space's references (those that are tried anyway are left out).
         thrift: power of the seconds of an epoch by which expected improvement is divided, in [0, 1]: 0 when trainings
             are counted, 1 when time is.
+        embedding: what the surrogate knows of a graph beyond counts of its patterns: ``off``, ``paths`` (path
+            statistics) or ``svge`` (these, and the vector of the learned encoder).
         warm: records of other data sets: they propose from the first trial on, as far as the results bear them out
             (:mod:`detol.strategies.guided.transfer`).
         seed: of all random numbers.
@@ -106,6 +109,7 @@ class Guided(Proposer):
         members: int = 8,
         references: bool = True,
         thrift: float = 0.0,
+        embedding: str = "off",
         warm: Sequence[WarmSource] = (),
         seed: int = 0,
         identity: Identity | None = None,
@@ -121,11 +125,13 @@ class Guided(Proposer):
             raise UsageError(f"guided takes local in [0, 1] and members >= 1, got {local} and {members}")
         if not 0 <= thrift <= 1:
             raise UsageError(f"guided takes thrift in [0, 1], got {thrift}")
+        if embedding not in EMBEDDINGS:
+            raise unknown("embedding", embedding, EMBEDDINGS)
         self._initial, self._warp, self._local, self._members = initial, warp, local, members
         self._thrift = thrift
         self._seconds: dict[int, float] = {}  # of an epoch, by row
         self._settings = spread(SETTINGS, prior=prior, graphs=paths)
-        self._pool = pool_of(space)
+        self._pool = pool_of(space, embedding)
         self._references = list(space.references.values()) if references else []
         self._seen: list[int] = []  # rows told, in the order of ``_scores``
         self._scores: list[float] = []  # minus infinity where a trial failed by its own fault
