@@ -25,7 +25,7 @@ _FIRST = ("nasbench201", "image_dag", "image_cell", "nasbench201", "image_dag")
 _LAST = ("nasbench201", "image_dag")
 TURNS: Sequence[str] = (*_FIRST, "signal", *_LAST, *_FIRST, "tabular", *_LAST)
 """Whose turn it is: one batch each."""
-SEED, STEPS, BATCH = 0, 9_000, 64
+SEED, STEPS, BATCH = 0, 20_000, 64
 
 
 def held_out(graph: Graph) -> bool:
