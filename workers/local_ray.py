@@ -8,6 +8,7 @@ from typing import Any
 
 import ray
 
+from detol.workers import devices
 from detol.workers.reaper import reaper, short_directory
 
 STORE = 200 * 2**20
@@ -94,7 +95,8 @@ def _start_ray(workers: int, address: str | None, size: int, home: Path | None) 
         os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     ray.init(
         address="local",
-        num_cpus=max(workers, os.cpu_count() or 1),
+        # Of this process, not of the machine: Ray starts a process for each before any is asked for.
+        num_cpus=max(workers, devices.cpus()),
         object_store_memory=2 * size + STORE,
         _temp_dir=str(home),
         **common,
