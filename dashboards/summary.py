@@ -22,6 +22,8 @@ def summary(console: Console, figures: Mapping[str, Any]) -> None:
         f"epochs:  {figures['epochs']} trained, {figures['epochs_spared']} spared by stopping early, "
         f"{figures['epochs_reused']} answered from the database"
     )
+    if figures.get("continued"):
+        say(f"         {figures['continued']} trials went on from checkpoints of other searches")
     best, reference = figures["best"], figures["reference"]
     if best is None:
         say("best:    none: no trial ended with a score (see: detol status)")

@@ -80,3 +80,8 @@ def test_the_front_of_several_objectives(screen) -> None:
 @pytest.mark.parametrize("name", ["[red]x[/red]", "[/]", "a[link=b]"])
 def test_markup_is_text(screen, name) -> None:
     assert f"{name}: {name}," in shown(screen, name=name, ended=name)
+
+
+def test_trials_that_went_on_elsewhere_are_said(screen) -> None:
+    assert "2 trials went on from checkpoints of other searches" in shown(screen, continued=2)
+    assert "went on" not in shown(screen, continued=0)

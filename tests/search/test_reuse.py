@@ -15,7 +15,7 @@ from detol.search.history import TIME_UP, History
 from detol.search.limits import Limits
 from detol.search.recipe import Recipe
 from detol.search.records import Ended, Objective, Origin, State, Verdict
-from detol.search.spared import CONTINUED, KNOWN, LEFT, SCHEDULE, SPARED_EPOCHS, SPARED_SECONDS
+from detol.search.spared import CHECKPOINT, CONTINUED, KNOWN, LEFT, OWN, SCHEDULE, SPARED_EPOCHS, SPARED_SECONDS
 from detol.search.task import Task
 from detol.spaces.decisions import Choice
 from detol.spaces.space import DecisionSpace
@@ -438,10 +438,38 @@ def test_what_still_rests_elsewhere_is_known_and_continued_too(tmp_path):
             source = resting[trial.digest]
             assert trial.extra[CONTINUED] == f"a/{source.number}"
             assert trial.extra[SPARED_EPOCHS] == source.epoch
-    controller, resumed, _ = make(tmp_path, database, store=database.open_search("a"))
-    controller.run()  # its own checkpoints are as they were
+    for path in tmp_path.glob("weights/b/*.checkpoint"):
+        path.unlink()
+    assert {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.checkpoint")} >= {
+        t.weights for t in resting.values()
+    }  # its own checkpoints are as they were
+
+
+def test_a_search_that_goes_on_is_answered_by_what_others_have_finished_since(tmp_path):
+    database, turns = MemoryDatabase(), iter(range(1000))
+    controller, first, _ = make(tmp_path, database)
+    controller._watch = lambda search: search.interrupt() if next(turns) == 14 else None
+    controller.run()
+    first.finish("interrupted")
+    kept = {t.number: t.extra[CHECKPOINT] for t in first.trials() if not t.state.final and CHECKPOINT in t.extra}
+    searched(tmp_path, database, "b", stopper=Never())
+    controller, resumed, workers = make(tmp_path, database, store=database.open_search("a"))
+    found = controller.run()
     check_curves(resumed)
+    assert workers.jobs == []
     assert all(t.state.final for t in resumed.trials())
+    on_their_way = [t for t in resumed.trials() if OWN in t.extra]
+    assert on_their_way
+    for trial in on_their_way:
+        assert trial.reused.startswith("b/")
+        assert trial.extra[OWN] == kept[trial.number] <= trial.seconds
+        assert trial.state is State.COMPLETED
+    assert found.tally.epochs == sum(t.epoch for t in resumed.trials() if not t.reused) + sum(
+        t.extra[OWN] for t in on_their_way
+    )
+    assert {path.parent.name for path in tmp_path.rglob("*.checkpoint")} <= {"a", "b"}
+    left = {t.extra[LEFT] for t in resumed.trials() if LEFT in t.extra}
+    assert {p.relative_to(tmp_path).as_posix() for p in tmp_path.glob("weights/a/*.checkpoint")} == left
 
 
 def test_one_that_time_stopped_goes_on_in_a_search_with_more_time(tmp_path):
