@@ -56,11 +56,11 @@ class Tally:
             return
         self.trials += 1
         self.answered += spared(trial)
+        self.epochs += trained(trial)
         if trial.reused:
             self.reused += 1
         else:
             self.trained += 1
-            self.epochs += trained(trial)
             self.continued += spared(trial) > 0
         if trial.state is State.STOPPED:
             self.stopped += 1
