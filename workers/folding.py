@@ -9,6 +9,7 @@ from torch import Tensor
 
 from detol.errors import TopologyError
 from detol.graph.flat import FlatNode, flat
+from detol.graph.ops import Operation
 from detol.graph.topology import Topology
 from detol.graph.unit_map import UnitMap
 from detol.graph.units import Axis, Role, Units
@@ -18,6 +19,8 @@ Constants = dict[int, float]
 """The constant output of units, by their number."""
 
 EPS = 1e-5
+LAYERS = {"conv": "conv", "sepconv": "pointwise", "linear": "linear"}
+"""By kind, the module inside an operation that its norm follows."""
 _ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
@@ -64,6 +67,48 @@ def absorb(
     if folded:
         _fold(state, there, folded, flat(parent, shape))
     return state
+
+
+def fold_norms(
+    weights: Mapping[str, Tensor],
+    there: Units,
+    child: Mapping[str, FlatNode],
+    parent: Mapping[str, FlatNode],
+    nodes: Mapping[str, str],
+) -> dict[str, Tensor]:
+    """Return the parent's state with its norms put into the layers before them, where the child has layers without.
+
+    A norm in evaluation is a scale and a shift of each unit: the child computes the same.
+
+    Args:
+        weights: the parent's state; not changed.
+        there: the parent's units.
+        child: its nodes.
+        parent: its nodes.
+        nodes: child's node -> parent's node.
+    """
+    state = dict(weights)
+    for name, old in nodes.items():
+        if name not in child or old not in parent or not _loses_norm(child[name], parent[old]):
+            continue
+        module = there.modules[old]
+        layer, norm = f"{module}.{LAYERS[parent[old].operation.kind]}", f"{module}.norm"
+        scale = state[f"{norm}.weight"] / (state[f"{norm}.running_var"] + EPS).sqrt()
+        weight = state[f"{layer}.weight"]
+        state[f"{layer}.weight"] = weight * scale.reshape(-1, *[1] * (weight.ndim - 1))
+        state[f"{layer}.bias"] = state[f"{norm}.bias"] - state[f"{norm}.running_mean"] * scale
+    return state
+
+
+def _loses_norm(child: FlatNode, parent: FlatNode) -> bool:
+    one, other = child.operation, parent.operation
+    if one.kind != other.kind or one.kind not in LAYERS or "pre" in (_order(one), _order(other)):
+        return False
+    return bool(other["norm"]) and not one["norm"]
+
+
+def _order(operation: Operation) -> object:
+    return dict(operation.parameters).get("order")
 
 
 def _made(name: str, mapped: UnitMap, there: Units) -> Sequence[int]:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from detol.graph.flat import FlatNode
 from detol.graph.units import Units
+from detol.workers.folding import LAYERS
 
 State = MutableMapping[str, Tensor]
 EPS = 1e-5
@@ -37,10 +38,10 @@ def set_identity(state: State, units: Units, node: str, flat: FlatNode) -> list[
     else:
         if kind == "sepconv":
             _centre(state, f"{module}.depthwise.weight", count)
-        _eye(state, f"{module}.{_LAYER[kind]}.weight", rows=count)
+        _eye(state, f"{module}.{LAYERS[kind]}.weight", rows=count)
         norms = [f"{module}.norm"] if flat.operation["norm"] else []
-        if f"{module}.{_LAYER[kind]}.bias" in state:
-            state[f"{module}.{_LAYER[kind]}.bias"][:count] = 0
+        if f"{module}.{LAYERS[kind]}.bias" in state:
+            state[f"{module}.{LAYERS[kind]}.bias"][:count] = 0
     for norm in norms:
         state[f"{norm}.weight"][:count] = (state[f"{norm}.running_var"][:count] + EPS).sqrt()
         state[f"{norm}.bias"][:count] = state[f"{norm}.running_mean"][:count]
@@ -58,12 +59,9 @@ def set_zero(state: State, units: Units, node: str, flat: FlatNode) -> None:
     elif kind == "mbconv":
         last = f"{module}.project.norm"
     else:
-        last = f"{module}.norm" if flat.operation["norm"] else f"{module}.{_LAYER[kind]}"
+        last = f"{module}.norm" if flat.operation["norm"] else f"{module}.{LAYERS[kind]}"
     state[f"{last}.weight"].zero_()
     state[f"{last}.bias"].zero_()
-
-
-_LAYER = {"conv": "conv", "sepconv": "pointwise", "linear": "linear"}
 
 
 def _eye(state: State, name: str, rows: int) -> None:

@@ -20,27 +20,35 @@ Parent: TypeAlias = tuple[Topology, bytes, Transfer]
 
 MEASURED = 256
 """Training samples by which norms that start as identities are set."""
+SETTLING = 0.36
+"""Share of its schedule, at most, in which a training settles into the weights it inherited, at low learning rates."""
+PEAKS = (0.03, 0.1, 0.3)
+"""Highest learning rates of its first cycles, as shares of the recipe's; later ones are as high as the last."""
 
 
-SETTLING = 1 / 4
-"""Share of its schedule in which a training settles into the weights it inherited, at low learning rates."""
-PEAK = 0.3
-"""Highest learning rate of that part, as a share of the recipe's."""
-
-
-def inherited_rate(recipe: Recipe, step: int, steps: int) -> float:
+def inherited_rate(recipe: Recipe, step: int, steps: int, epochs: int) -> float:
     """Return the learning rate of one step of a training that started from a parent's weights.
 
     The high rates at the start of a schedule would take away what the parent has learnt at the end of its own. So the
-    schedule is gone through once in a short time at a part of its height: a child that still is what its parent was
-    is as good as it after that. Then it is gone through as from scratch in the time that is left (a warm restart:
-    Loshchilov and Hutter 2017, arXiv 1608.03983), so that a child whose edit broke more learns it anew.
+    schedule is first gone through in cycles of one epoch, two, four and so on (warm restarts: Loshchilov and Hutter
+    2017, arXiv 1608.03983, with T_0 = 1 and T_mult = 2), the first ones at a small part of its height: a child that
+    still is what its parent was is as good as it after one epoch, one whose edit broke little after three. In the time
+    that is left it is gone through as from scratch, so that a child whose edit broke more learns it anew.
 
-    Arguments as of :func:`detol.workers.optim.learning_rate`.
+    Args:
+        recipe: as of :func:`detol.workers.optim.learning_rate`.
+        step: likewise.
+        steps: likewise.
+        epochs: of the whole training, >= 1; a schedule of less than three has a first cycle of less than one.
     """
-    first = int(SETTLING * steps)
-    if step < first:
-        return PEAK * learning_rate(recipe, step, first)
+    most = SETTLING * steps
+    start, length, cycle = 0.0, min(steps / epochs, most), 0
+    while start + length <= most + 1e-9:
+        first, behind = round(start), round(start + length)
+        if step < behind:
+            return PEAKS[min(cycle, len(PEAKS) - 1)] * learning_rate(recipe, step - first, behind - first)
+        start, length, cycle = start + length, 2 * length, cycle + 1
+    first = round(start)
     return learning_rate(recipe, step - first, steps - first)
 
 

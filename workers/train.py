@@ -215,8 +215,7 @@ class Training:
 
             # The ranks' gradients are averaged: times the width over the global batch makes that a mean over samples.
             (loss * (group.width / len(batch))).backward()  # type: ignore[no-untyped-call]
-            rate = learning_rate if self.inherited is None else inherited_rate
-            self._optimiser.step(rate(recipe, (epoch - 1) * steps + number, self._epochs * steps))
+            self._optimiser.step(self._rate((epoch - 1) * steps + number, self._epochs * steps))
 
             total += loss.detach()
             # Looking at a loss waits for the device: on an accelerator once an epoch is enough.
@@ -225,6 +224,12 @@ class Training:
         # The epoch is whole, so a stop takes effect at the next boundary, after its report.
         self._ends(math.isfinite(mean), epoch)
         return mean
+
+    def _rate(self, step: int, steps: int) -> float:
+        """Return the learning rate of a step, from 0, of so many of the whole schedule."""
+        if self.inherited is None:
+            return learning_rate(self._recipe, step, steps)
+        return inherited_rate(self._recipe, step, steps, self._epochs)
 
     def _ends(self, finite: bool, epoch: int) -> bool:
         """Agree with all ranks at a step boundary whether to stop.

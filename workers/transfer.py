@@ -21,7 +21,7 @@ from detol.graph.topology import Topology
 from detol.graph.unit_map import FRESH, Places, UnitMap
 from detol.graph.units import HIDDEN, Axis, Role, Units, units
 from detol.search.records import Transfer
-from detol.workers.folding import absorb
+from detol.workers.folding import absorb, fold_norms
 from detol.workers.move import Move
 from detol.workers.neutral import set_identity, set_zero
 
@@ -81,11 +81,14 @@ def inherit(
     morph = transfer.rule == "morph"
     nodes = within(parent, child, transfer.nodes)
     here, there = units(child, shape, outputs), units(parent, shape, outputs)
-    laid = flat(child, shape)
-    starting = starts(laid, flat(parent, shape), nodes) if morph else {}
+    laid, before = flat(child, shape), flat(parent, shape)
+    starting = starts(laid, before, nodes) if morph else {}
     identities = {name: node.sources for name, node in laid.items() if starting.get(name) is Start.IDENTITY}
     mapped = UnitMap(here, there, nodes, transfer.units if morph else {}, identities)
-    olds = absorb(weights, there, mapped, transfer, parent, shape) if morph else weights
+    olds = weights
+    if morph:
+        olds = absorb(weights, there, mapped, transfer, parent, shape)
+        olds = fold_norms(olds, there, laid, before, nodes)
     state = {name: tensor.detach().cpu().clone() for name, tensor in fresh.items()}
     moves = dict(_moves(state, olds, mapped, morph=morph))
     generator = torch.Generator().manual_seed(0)

@@ -1,6 +1,7 @@
 """Weights taken over from a parent: growth keeps the function, what did not change is copied, all else by its rule."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -229,6 +230,21 @@ def test_a_node_of_another_kind_starts_fresh_and_what_reads_it_is_kept() -> None
         old, new = parent.state_dict(), child.state_dict()
         assert torch.equal(new["nodes.3.conv.weight"], old["nodes.3.conv.weight"])
         assert torch.equal(new["nodes.1.conv.weight"], old["nodes.1.conv.weight"])
+
+
+@pytest.mark.parametrize("kind", ["linear", "conv", "sepconv"])
+def test_a_norm_that_is_left_out_is_put_into_the_layer_before_it(kind: str) -> None:
+    shape = (7,) if kind == "linear" else (3, 8, 8)
+    sized = {"features": 9} if kind == "linear" else {"channels": 9, "kernel": 3}
+    before, after = (chain(op(kind, **sized), op(kind, norm=norm, **sized)) for norm in (True, False))
+    parent = trained(before, shape)
+    transfer = Transfer(0, nodes=correspond(before, after))
+    child, found = child_of(parent, before, after, transfer, shape)
+    same_function(parent, child, shape)
+    assert found.share == 1
+    matched, _ = child_of(parent, before, after, replace(transfer, rule="match"), shape)
+    with pytest.raises(AssertionError):
+        same_function(parent, matched, shape)
 
 
 def test_net2wider_divides_evenly_without_a_spread() -> None:
