@@ -51,6 +51,8 @@ class WarmStart:
 
     def ask(self, count: int) -> Sequence[Candidate]:
         """Return at most ``count`` (>= 1) new candidates; none means that the space is exhausted."""
+        if count < 1:
+            raise ValueError(f"ask for at least 1 candidate, got {count}")
         found: list[Candidate] = []
         while self._waiting and self._left and len(found) < count:
             decisions, note = self._waiting.popleft()
