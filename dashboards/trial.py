@@ -17,7 +17,9 @@ def show_trial(console: Console, shown: Mapping[str, Any]) -> None:
     console.print(Text(f"{shown['trial']}: {shown['metric']} {value} ({shown['state']})", style="bold"))
     facts = ("digest", "reason", "origin", "note", "parents", "epoch", "epochs", "attempt", "seed", "width", "seconds")
     rows = {
-        key: shown[key] for key in (*facts, "reused", "weights", "created", "ended") if shown[key] not in ("", [], None)
+        key: shown[key]
+        for key in (*facts, "reused", "source", "weights", "created", "ended")
+        if shown.get(key) not in ("", [], None)
     }
     rows["seed"] = str(shown["seed"])
     rows["data"] = f"{shown['data']['name']} ({shown['data']['digest']})"

@@ -178,6 +178,11 @@ def export_trial(
         raise UsageError(
             f"{found.ref} has no score to export ({found.trial.state}: {found.trial.reason}): choose another"
         )
+    if "settings" not in stored:
+        raise UsageError(
+            f"{found.ref} is a published result without weights or data here: train its network on your data with "
+            f"detol search --strategy grow --start {found.trial.digest}, or show it with detol results show"
+        )
     settings = Settings.from_dict(stored["settings"])
     uri = _registry(settings, tracking, db) if register else ""
     kept = load_weights(wire.home(db), first.trial.weights)

@@ -52,9 +52,10 @@ def status(
     with query(db) as asked:
         rows = [asked.status(name)] if name else asked.searches()
         warm = asked.warm_sources(name) if name else []
+    columns = (*COLUMNS, "source") if any(row.source for row in rows) else COLUMNS
     if not name or as_csv:
         print_rows(
-            rows, as_json=as_json, as_csv=as_csv, columns=COLUMNS, empty="no search yet: detol search --data digits"
+            rows, as_json=as_json, as_csv=as_csv, columns=columns, empty="no search yet: detol search --data digits"
         )
     elif as_json:
         print_json({**vars(rows[0]), "warm_sources": warm})

@@ -100,13 +100,17 @@ def topology(connection: sa.Connection, ref: str) -> Trial:
 
 
 def data_digest(connection: sa.Connection, data: str) -> str:
-    """Return the digest of a data set by its name (the newest of that name) or digest; ``ResultsError`` if unknown."""
+    """Return the digest of a data set by its name or digest; ``ResultsError`` with near names if unknown.
+
+    Of several with that name: the one searched last, ours before imported ones.
+    """
+    own = sa.case((searches.c.source == "", searches.c.id), else_=0)
     query = (
         sa.select(data_sets.c.digest)
         .outerjoin_from(data_sets, searches, searches.c.data == data_sets.c.digest)
         .where(sa.or_(data_sets.c.digest == data, data_sets.c.name == data))
         .group_by(data_sets.c.digest)
-        .order_by(sa.func.max(searches.c.id).desc())
+        .order_by(sa.func.max(own).desc(), sa.func.max(searches.c.id).desc())
     )
     found = connection.scalar(query.limit(1))
     if found is None:

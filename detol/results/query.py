@@ -163,6 +163,8 @@ class Query:
             names = ("name", "kind", "task", "digest")
             kind = connection.execute(sa.select(data_sets).where(data_sets.c.digest == row["data"])).mappings().one()
             warm = descriptors.sources_of(connection, found.search_id)
+            whose = sa.select(searches.c.source, searches.c.provenance).where(searches.c.id == found.search_id)
+            source, provenance = connection.execute(whose).one()
             recipe = connection.scalar(sa.select(recipes.c.settings).where(recipes.c.digest == row["recipe"]))
             others = connection.execute(
                 sa.select(searches.c.name, trials.c.number, trials.c.state, trials.c.score, trials.c.reused)
@@ -208,6 +210,8 @@ class Query:
                     for name, number, state, score, reused in others
                 ],
                 "warm_sources": warm,
+                "source": source,
+                "provenance": from_text(provenance),
             }
         )
         result["topology"] = json.loads(codec.to_json(trial.candidate.topology))

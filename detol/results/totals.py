@@ -50,6 +50,7 @@ class SearchRow:
         trainings_spared: likewise.
         epochs_spared: likewise.
         seconds_spared: likewise.
+        source: who it was imported from; empty for our own.
     """
 
     name: str
@@ -82,6 +83,7 @@ class SearchRow:
     trainings_spared: int = 0
     epochs_spared: int = 0
     seconds_spared: float = 0.0
+    source: str = ""
 
 
 def search_rows(
@@ -127,7 +129,7 @@ def _search_row(
     objective = parse_objective(row["objective"]) if row["objective"] else None
     runs = owner.alive(row)
     dead = row["state"] == "running" and not runs
-    same = ("name", "space", "strategy", "stopper", "objective", "seed", "epochs", "created", "ended")
+    same = ("name", "space", "strategy", "stopper", "objective", "seed", "epochs", "created", "ended", "source")
     return SearchRow(
         **{name: row[name] for name in same},
         state="interrupted" if dead else row["state"],
@@ -151,9 +153,9 @@ def _search_row(
 def stats(connection: sa.Connection) -> Mapping[str, Any]:
     """Return the totals of a database.
 
-    Keys: searches, data_sets, topologies (distinct digests), trials, states (trials in each), trained, reused,
-    reports, epochs (trained), seconds (consumed by trainings), device_seconds (times width), and what was saved: as of
-    :class:`detol.results.savings.Savings`.
+    Keys: searches, data_sets, topologies (distinct digests), trials, imported (of them, those from other people),
+    states (trials in each), trained, reused, reports, epochs (trained), seconds (consumed by trainings), device_seconds
+    (times width), and what was saved: as of :class:`detol.results.savings.Savings`.
     """
     listed = connection.execute(sa.select(trials.c.state, sa.func.count()).group_by(trials.c.state)).all()
     states = {str(state): int(count) for state, count in listed}
@@ -163,12 +165,14 @@ def stats(connection: sa.Connection) -> Mapping[str, Any]:
         sa.select(sa.func.count(), sa.func.sum(trials.c.seconds), sa.func.sum(time)).where(here)
     ).one()
     saved = total(savings(connection, answers=False).values())
+    imported = sa.select(sa.func.count()).select_from(trials).join(searches).where(searches.c.source != "")
     epochs = connection.scalar(sa.select(sa.func.sum(trials.c.epoch)).where(trials.c.state != "refused"))
     return {
         "searches": _count(connection, searches),
         "data_sets": _count(connection, data_sets),
         "topologies": connection.scalar(sa.select(sa.func.count(topologies.c.digest.distinct()))) or 0,
         "trials": sum(states.values()),
+        "imported": connection.scalar(imported) or 0,
         "states": states,
         "trained": done[0],
         "reused": saved.trainings_saved,

@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from detol.results.store import Database
 
 
+def foreign(name: str, source: str) -> ResultsError:
+    """Return the error for a search that was imported and is to be run."""
+    return ResultsError(
+        f"search {name!r} was imported from {source} and stays as it is: start a search of your own on the same data, "
+        "its results are used there"
+    )
+
+
 class SearchStore:
     """One search in a :class:`~detol.results.store.Database`; made by its ``create_search`` and ``open_search``.
 
@@ -83,10 +91,7 @@ class SearchStore:
             if row is None:
                 return False
             if row["source"]:
-                raise ResultsError(
-                    f"search {self._name!r} was imported from {row['source']} and stays as it is: start a search of "
-                    "your own on the same data, its results are used there"
-                )
+                raise foreign(self._name, row["source"])
             if row["owner"] != claim["owner"] and owner.alive(row):  # ours: the answer to an earlier try was lost
                 raise ResultsError(
                     f"search {self._name!r} is being run by process {row['pid']} on {row['host']}: "
@@ -132,6 +137,11 @@ class SearchStore:
     def settings(self) -> dict[str, Any]:
         """Return the settings it was created with (as JSON holds them: tuples are lists)."""
         return dict(from_text(self._row["settings"]))
+
+    @property
+    def source(self) -> str:
+        """Who it was imported from; empty for our own."""
+        return str(self._row["source"])
 
     @property
     def data(self) -> str:

@@ -216,6 +216,7 @@ def test_stats(query: Query) -> None:
         "data_sets": 2,
         "topologies": 6,
         "trials": 10,
+        "imported": 0,
         "trained": 7,
         "reused": 2,
         "reports": 12,

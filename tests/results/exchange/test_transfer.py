@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import detol
 from detol.errors import ResultsError, UsageError
 from detol.results.exchange.select import Selection
 from detol.results.exchange.transfer import export, import_file, merge
@@ -131,6 +132,32 @@ def test_an_imported_result_is_used_again_and_shown_as_imported(exports: Any, da
     assert mine.twin(theirs.config_digest) is not None
     with pytest.raises(ResultsError, match="'first' was imported from alice and stays as it is"):
         database.open_search("first")
+    with pytest.raises(ResultsError, match="'first' was imported from alice and stays as it is"):
+        detol.resume("first", db=str(database.url.database))
+    query = Query(database)
+    assert query.show("first/4")["source"] == query.status("first").source == "alice"
+    assert query.show("first/4")["provenance"]["file"] == "x.json"
+    assert (query.stats()["imported"], query.stats()["trials"]) == (52, 52)
+    assert [row.source for row in query.front()] == ["alice"] * len(query.front())
+
+
+def test_a_name_of_a_data_set_means_ours_first(exports: Any, make_search: Any, make_trial: MakeTrial) -> None:
+    database = make_search("mine", make_trial(0, 0.5))._database
+    import_file(str(database.url.database), exports["x.json"], "alice")
+    assert [row.trial for row in Query(database).top(data="digits")] == ["mine/0"]
+    theirs = next(digest for digest in database.data_rows() if digest != "x1:digits")
+    assert Query(database).top(data=theirs)[0].trial == "first/4"
+
+
+def test_a_published_result_is_not_exported_as_a_network(tmp_path: Path) -> None:
+    from detol.handover import export_trial
+    from detol.published import import_table
+
+    (tmp_path / "t.csv").write_text("code,a\n444443,0.5\n")
+    db = str(tmp_path / "r.db")
+    import_table(db, tmp_path / "t.csv", "nasbench201", ["a"], key="code", recipe="r", source="s", epochs=1)
+    with pytest.raises(UsageError, match="t-a/0 is a published result without weights or data here"):
+        export_trial("t-a/0", tmp_path / "out", db=db)
 
 
 def _recipe(store: Any) -> Any:
