@@ -222,8 +222,10 @@ class MemoryStore:
         self._kept.steps.extend(self._steps)
         self._kept.consumed += self._spent
         now = self._database.clock()
+        held = self._database.leases
         for key in self._released:
-            self._database.leases.pop(key, None)
+            if key in held and held[key].holder() is self:
+                del held[key]
         if now - self._renewed > BEAT_SECONDS:
             self._renewed = now
             for lease in self._database.leases.values():
