@@ -75,8 +75,9 @@ class Parent:
         for batch in entities.batches([metrics], {}, {entities.clean(name): v for name, v in texts.items()}):
             runs.client.log_batch(runs.parent, metrics=batch.metrics, tags=batch.tags)
         runs.write("summary.json", json.dumps(dict(finish.summary), indent=2, default=str))
-        if finish.report and Path(finish.report).is_file():
-            runs.client.log_artifact(runs.parent, finish.report)
+        report = Path(finish.report) if finish.report else None
+        if report is not None and report.is_file() and not (finish.keep and self._has(report.name)):
+            runs.client.log_artifact(runs.parent, str(report))
         folder = Path(finish.export) if finish.export else None
         if folder is not None and folder.is_dir():
             runs.client.log_artifacts(runs.parent, str(folder), "export")
@@ -90,6 +91,10 @@ class Parent:
     def end(self, *, finished: bool) -> None:
         """End the parent: FINISHED after a finished search, KILLED after one that was cut off."""
         self._runs.client.set_terminated(self._runs.parent, "FINISHED" if finished else "KILLED")
+
+    def _has(self, name: str) -> bool:
+        """Return whether the parent has an artifact of this name."""
+        return name in {item.path for item in self._runs.client.list_artifacts(self._runs.parent)}
 
     def _register(self, model: str, labels: Mapping[str, str]) -> None:
         """Make the best model a version of the registered model that has the search's name; the alias moves to it."""

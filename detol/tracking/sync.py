@@ -49,7 +49,7 @@ def sync(
         best: the winner of a search that is over.
         summary: of a search that is over; ``None`` leaves the parent run's summary as it is.
         export: directory of the winner's export, logged with its model; ``None`` leaves what is there.
-        report: file of the search's report; ``None`` leaves what is there.
+        report: file of the search's report, for a search that has none there.
         options: further arguments of :class:`~detol.tracking.tracker.MlflowTracker` (use the same ``identity`` and
             ``experiment`` as the search did).
 
@@ -61,6 +61,6 @@ def sync(
     for trial in trials:
         tracker.record(trial, None)
     if summary is not None:
-        tracker.finish(best, summary, export, report)
+        tracker.finish(best, summary, export, report, keep=True)
     tracker.close()
     return Synced(tracker.added, tracker.complete, tracker.behind, warnings[0] if warnings else "")

@@ -124,7 +124,13 @@ class MlflowTracker:
         self._outbox.put(Seen(trial, time.time()))
 
     def finish(
-        self, best: Trial | None, summary: Mapping[str, Any], export: Path | None = None, report: Path | None = None
+        self,
+        best: Trial | None,
+        summary: Mapping[str, Any],
+        export: Path | None = None,
+        report: Path | None = None,
+        *,
+        keep: bool = False,
     ) -> None:
         """Show the end of the search on the parent run: best trial, summary, exported files, the model among them.
 
@@ -133,11 +139,12 @@ class MlflowTracker:
             summary: numbers become metrics ``summary.NAME``, text becomes tags.
             export: a directory that ``detol.export.export`` wrote; it must stay until ``close`` returns.
             report: a file that stands beside it in MLflow, under its own name; likewise.
+            keep: whether one of that name that is there already stays.
         """
         if not self._closed:
             self._begin()
             exported, reported = (str(path.absolute()) if path else "" for path in (export, report))
-            self._outbox.put(Finish(best, dict(summary), exported, reported))
+            self._outbox.put(Finish(best, dict(summary), exported, reported, keep))
 
     def close(self) -> None:
         """Write what is left, then stop the mirror; idempotent.

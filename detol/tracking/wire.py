@@ -65,12 +65,16 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The search is over: its best trial, its summary, the directory of its export and its report (empty: none)."""
+    """The search is over: its best trial, its summary, the directory of its export and its report (empty: none).
+
+    ``keep``: a report that is there already stays.
+    """
 
     best: Trial | None
     summary: Mapping[str, Any]
     export: str = ""
     report: str = ""
+    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)
