@@ -30,7 +30,7 @@ class Rises:
         for trial in trials:
             self._curves.pop(trial.number, None)
             self._stand.pop(trial.number, None)
-            if trial.epochs < 2 or not trial.curve or not trial.state.scored:
+            if trial.epochs < 2 or not trial.reports or not trial.state.scored:
                 continue
             curve = np.full(trial.epoch, np.nan, np.float32)
             for report, score in zip(trial.reports, trial.curve, strict=True):
