@@ -4,6 +4,7 @@ To hold a strategy of your own to it, add it to ``STRATEGIES``: a callable (spac
 """
 
 import itertools
+import zlib
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
@@ -16,11 +17,13 @@ from detol.graph.ops import op
 from detol.graph.topology import Topology, chain
 from detol.search.protocols import Strategy
 from detol.search.records import Candidate, Origin, Report, State, Trial
+from detol.search.warm import WarmRecord, WarmSource
 from detol.spaces import catalogue
 from detol.spaces.decisions import Choice, Decisions
 from detol.spaces.space import DecisionSpace
 from detol.strategies.base import Proposer, complete
 from detol.strategies.evolution import AgeingEvolution
+from detol.strategies.generate import Generate
 from detol.strategies.grow import Grow
 from detol.strategies.guided import Guided
 from detol.strategies.local_search import LocalSearch
@@ -31,11 +34,31 @@ from detol.strategies.pruning.strategy import Prune
 from detol.strategies.qlearning import QLearning
 from detol.strategies.random_search import RandomSearch
 from detol.strategies.reinforce import Reinforce
+from detol.strategies.warm_start import WarmStart
 
 Make = Callable[..., Strategy]
 
+
+def known(space: Any) -> list[WarmSource]:
+    """Return what a warm start could know of another data set: scores that are a function of the options."""
+    rng = np.random.default_rng(3)
+    each = {space.sample(rng): None for _ in range(30)}
+    worth = {each_: sum(zlib.crc32(str(option).encode()) % 7 for option in each_.values()) for each_ in each}
+    return [WarmSource("s", "x1:s", tuple(WarmRecord(d, worth[d]) for d in sorted(each, key=lambda d: -worth[d])))]
+
+
+def warm_guided(space: Any, **given: Any) -> Strategy:
+    return Guided(space, warm=known(space), **given)
+
+
+def warm_random(space: Any, *, identity: Any = None, **given: Any) -> Strategy:
+    return WarmStart(RandomSearch(space, identity=identity, **given), space, known(space), identity=identity)
+
+
 STRATEGIES: dict[str, Make] = {
     "guided": Guided,
+    "warm_guided": warm_guided,
+    "warm_random": warm_random,
     "random": RandomSearch,
     "local_search": LocalSearch,
     "local_search_best": partial(LocalSearch, improvement="best", start=4),
@@ -48,6 +71,7 @@ STRATEGIES: dict[str, Make] = {
     # Without the data's shape nothing can be cut: it samples. What it cuts is in tests/strategies/test_prune.py.
     "prune": Prune,
     "grow": Grow,  # likewise: tests/strategies/test_grow.py
+    "generate": partial(Generate, initial=4, drawn=6, refit=8, steps=1, samples=16, pretrain=1),
     "optuna:TPESampler": partial(OptunaSampler, sampler="TPESampler"),
     "optuna:RandomSampler": partial(OptunaSampler, sampler="RandomSampler"),
     "optuna:NSGAIISampler": partial(OptunaSampler, sampler="NSGAIISampler"),
