@@ -23,6 +23,7 @@ from detol.graph.units import HIDDEN, Axis, Role, Units, units
 from detol.search.records import Transfer
 from detol.workers.folding import absorb, fold_norms
 from detol.workers.move import Move
+from detol.workers.narrow import kept
 from detol.workers.neutral import set_identity, set_zero
 
 RULES = ("match", "morph")
@@ -84,7 +85,8 @@ def inherit(
     laid, before = flat(child, shape), flat(parent, shape)
     starting = starts(laid, before, nodes) if morph else {}
     identities = {name: node.sources for name, node in laid.items() if starting.get(name) is Start.IDENTITY}
-    mapped = UnitMap(here, there, nodes, transfer.units if morph else {}, identities)
+    copies = (transfer.units or kept(here, there, nodes, weights)) if morph else {}
+    mapped = UnitMap(here, there, nodes, copies, identities)
     olds = weights
     if morph:
         olds = absorb(weights, there, mapped, transfer, parent, shape)
