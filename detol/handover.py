@@ -12,6 +12,7 @@ from detol.config import Settings
 from detol.errors import DetolError, UsageError
 from detol.prepare import Prepared, read_data
 from detol.result import SearchResult
+from detol.results.rules import PUBLISHED
 from detol.results.weights import load_weights
 from detol.search.recipe import Recipe, make_recipe
 from detol.search.records import Trial, parse_objective
@@ -178,7 +179,7 @@ def export_trial(
         raise UsageError(
             f"{found.ref} has no score to export ({found.trial.state}: {found.trial.reason}): choose another"
         )
-    if "settings" not in stored:
+    if shown["recipe"]["digest"].startswith(f"{PUBLISHED}:"):
         raise UsageError(
             f"{found.ref} is a published result without weights or data here: train its network on your data with "
             f"detol search --strategy grow --start {found.trial.digest}, or show it with detol results show"

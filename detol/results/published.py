@@ -137,7 +137,15 @@ def _search_row(table: Table, column: Column, data: Row, recipe: Row) -> Row:
         "seed": "",
         "trials": len(table.decisions),
         "epochs": table.epochs,
-        "settings": to_text({"table": table.where, "objectives": [objective], "space": table.space}),
+        "settings": to_text(
+            {
+                "objectives": [objective],
+                "recipe": {"name": table.recipe, "source": table.source},
+                "settings": {"data": data["name"], "space": table.space, "strategy": STRATEGY, "stop": "none"},
+                "space": table.space,
+                "table": table.where,
+            }
+        ),
         "config_digest": "",
         "versions": "{}",
         "state": "finished",

@@ -83,6 +83,22 @@ def test_rows_become_trials(some: Callable[..., Path], tmp_path: Path) -> None:
         assert known.reused == "some-images/0"
 
 
+def test_commands_about_searches_know_what_they_are(
+    some: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    db = str(tmp_path / "r.db")
+    import_table(db, some(["444443"], a=[0.5]), "nasbench201", ["a"], key="code", **NAMED)
+    for command, line in (
+        (["results", "audit", "some-a"], "has no stopping rule to audit"),
+        (["resume", "some-a"], "was imported from Dong and Yang 2020 and stays as it is"),
+        (["export", "some-a", "--to", str(tmp_path / "x")], "is a published result without weights or data here"),
+    ):
+        assert cli.run([*command, "--db", db]) == 2
+        assert line in capsys.readouterr().err
+    assert cli.run(["status", "--db", db]) == 0
+    assert "Dong and Yang" in capsys.readouterr().out
+
+
 def _data(database: Database, name: str) -> str:
     return next(digest for digest, row in database.data_rows().items() if row["name"] == name)
 
