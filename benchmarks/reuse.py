@@ -196,8 +196,9 @@ def real(trials: int, epochs: int, say: Callable[[str], None]) -> dict[str, Any]
         "the same, twice the trials": {"trials": 2 * trials},
         "another seed": {"seed": 1},
         "another seed, same-seed": {"seed": 2, "reuse": "same-seed"},
-        "evolution": {"strategy": "evolution"},
-        "guided": {"strategy": "guided"},
+        # With seeds of their own: with that of the random search they would begin with its samples.
+        "evolution": {"strategy": "evolution", "seed": 3},
+        "guided": {"strategy": "guided", "seed": 4},
     }
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
