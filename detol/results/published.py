@@ -15,7 +15,7 @@ from detol.errors import UsageError
 from detol.graph.topology import Topology
 from detol.results.describe import check_name
 from detol.results.exchange.bundle import FORMAT, VERSION, ListBundle, Row
-from detol.results.rows import now, real, to_text, topology_row
+from detol.results.rows import now, to_text, topology_row
 from detol.results.rules import published_digest
 from detol.results.schema import REVISIONS
 from detol.search.records import Candidate, Objective, Origin, State
@@ -34,7 +34,7 @@ class Column:
         name: of the search.
         objective: what the scores are.
         values: in natural units, one for each row, all finite.
-        seconds: of each training; ``None``: unknown.
+        seconds: of each training; ``None``: unknown, written as 0.
         params: of each network; ``None``: unknown.
     """
 
@@ -161,7 +161,7 @@ def _search_row(table: Table, column: Column, data: Row, recipe: Row) -> Row:
 def _trial(table: Table, column: Column, search: Row, number: int, birth: Row) -> Row:
     value = float(column.values[number])
     score = column.objective.score(value)
-    seconds = real(float(column.seconds[number])) if column.seconds is not None else None
+    seconds = float(column.seconds[number]) if column.seconds is not None else 0.0
     metrics: dict[str, Any] = {column.objective.metric: value}
     report = {"epoch": table.epochs, "score": score, "metrics": to_text(metrics), "seconds": seconds}
     return {
