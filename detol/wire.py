@@ -38,6 +38,7 @@ STRATEGIES = {
     "qlearning": "detol.strategies.qlearning:QLearning",
     "prune": "detol.strategies.pruning.strategy:Prune",
     "grow": "detol.strategies.grow:Grow",
+    "generate": "detol.strategies.generate.strategy:Generate",
 }
 """Strategies by name; also ``optuna:SAMPLER``, one for each sampler of Optuna, and ``prune:LEVEL``: at one level."""
 

@@ -7,7 +7,7 @@ file loads torch.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -92,20 +92,38 @@ class Autoencoder(nn.Module):
 
     # -- writing
 
-    def decode(self, points: Tensor, vocabulary: Sequence[Operation]) -> list[Graph | None]:
-        """Return the likeliest graph of each latent point (n, latent), node by node; ``None`` where it does not end.
+    def decode(
+        self,
+        points: Tensor,
+        vocabulary: Sequence[Operation],
+        *,
+        temperature: float = 0.0,
+        draws: torch.Generator | None = None,
+    ) -> list[Graph | None]:
+        """Return a graph for each latent point (n, latent), node by node; ``None`` where it does not end.
 
         Args:
             points: float32 (n, latent).
             vocabulary: operations that may stand in a graph; the input and the output among them.
+            temperature: 0: the likeliest operation and edges at each step; 1: drawn from their probabilities.
+            draws: for these draws.
         """
+
+        def chosen(logits: Tensor) -> Tensor:
+            if temperature > 0:  # Gumbel's maximum: a draw from the softmax of logits / temperature
+                uniform = torch.rand(logits.shape, generator=draws).clamp(1e-9, 1 - 1e-7)
+                logits = logits - temperature * torch.log(-torch.log(uniform))
+            return logits.argmax(-1)
+
         found: list[Graph | None] = []
         with torch.no_grad():
             for start in range(0, len(points), CHUNK):
-                found += self._decode(points[start : start + CHUNK], vocabulary)
+                found += self._decode(points[start : start + CHUNK], vocabulary, chosen)
         return found
 
-    def _decode(self, points: Tensor, vocabulary: Sequence[Operation]) -> list[Graph | None]:
+    def _decode(
+        self, points: Tensor, vocabulary: Sequence[Operation], chosen: Callable[[Tensor], Tensor]
+    ) -> list[Graph | None]:
         decoder, count = self.decoder, len(points)
         embedded = decoder.operation(vectors_of(vocabulary))
         first, last = (vocabulary.index(op(kind)) for kind in ("input", "output"))
@@ -119,14 +137,14 @@ class Autoencoder(nn.Module):
             states = decoder.states(nodes, times, embedded, points)
             logits = decoder.operations(states[:, -1], embedded)
             logits[:, first] = -torch.inf
-            new = logits.argmax(-1)
+            new = chosen(logits)
             pairs = (
                 rows.repeat_interleave(step),
                 torch.full((count * step,), step - 1),
                 torch.arange(step).repeat(count),
             )
             edges, parts = decoder.edges(states, embedded[new][:, None].expand_as(states), pairs)
-            many = edges.argmax(-1).float().view(count, step)
+            many = chosen(edges).float().view(count, step)
             # A join of parts takes each once: its order says the rest.
             many = torch.where(joins[new][:, None], many.clamp(max=1), many)
             nodes = torch.cat([nodes, new[:, None]], 1)

@@ -76,11 +76,11 @@ def topology_of(graph: Graph, cells: Sequence[Topology] = ()) -> Topology:
 
 
 def _restored(node: Operation, cells: Sequence[Topology]) -> "Operation | Topology":
-    if node.kind != "symbol" or node["name"] != CELL:
+    number = cell_number(node)
+    if number is None:
         return node
-    number = node["value"]
-    if not isinstance(number, int) or not 0 <= number < len(cells):
-        raise TopologyError(f"a graph names cell {number!r}, there are {len(cells)}")
+    if not 0 <= number < len(cells):
+        raise TopologyError(f"a graph names cell {number}, there are {len(cells)}")
     return cells[number]
 
 
@@ -109,15 +109,19 @@ def _outer(ranked: Topology) -> tuple[tuple[int, ...], Graph]:
     Cells are opaque here, so that those which the normal form would drop are kept, each in its place. Networks of a
     space of cells share few outer graphs: they are remembered.
     """
-    numbers = {name: int(node["value"] or 0) for name, node in ranked.nodes.items() if _is_cell(node)}
+    numbers = {name: rank for name, node in ranked.nodes.items() if (rank := cell_number(node)) is not None}
     used = [numbers[name] for name in canonical_order(ranked) if name in numbers]
     order = tuple(dict.fromkeys([*used, *sorted(numbers.values())]))
     slots = {rank: slot for slot, rank in enumerate(order)}
     return order, graph_of(_numbered(ranked, {name: slots[rank] for name, rank in numbers.items()}))
 
 
-def _is_cell(node: "Operation | Topology") -> bool:
-    return isinstance(node, Topology) or (node.kind == "symbol" and node["name"] == CELL)
+def cell_number(node: "Operation | Topology") -> int | None:
+    """Return which cell a symbol stands for; ``None`` of any other node."""
+    if not isinstance(node, Operation) or node.kind != "symbol" or node["name"] != CELL:
+        return None
+    value = node["value"]
+    return value if isinstance(value, int) else None
 
 
 def _numbered(topology: Topology, numbers: Mapping[str, int]) -> Topology:

@@ -67,6 +67,7 @@ class Predictor:
 
     Args:
         reference: topologies that means and spreads are taken from: all candidates, say; no scores of them are needed.
+        margin: of the warp of the scores, > 0: small ones tell the best apart, large ones rank all alike.
 
     ::
 
@@ -75,7 +76,8 @@ class Predictor:
         mean, deviation = predictor.predict(inputs(others))
     """
 
-    def __init__(self, reference: Inputs) -> None:
+    def __init__(self, reference: Inputs, margin: float = MARGIN) -> None:
+        self._margin = margin
         self._names = {name: at for at, name in enumerate(reference.names)}
         figures = reference.figures.astype(np.float64)
         spread = figures.std(axis=0)
@@ -100,7 +102,7 @@ class Predictor:
         if len(known) != len(given) or len(given) < 2 or not np.isfinite(given).all():
             raise ValueError(f"a predictor is fitted to >= 2 finite scores, one a topology, got {given.shape}")
         self._known = self._blocks(known)
-        self._values = standardised(log_regret(given, MARGIN))
+        self._values = standardised(log_regret(given, self._margin))
         settings = _spread(len(self._known))
         some = _compared(given)
         among, linear = self._among(some)

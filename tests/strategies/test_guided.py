@@ -197,3 +197,28 @@ def test_pickled_decisions_hash_anew():
     hash(decisions)
     decisions._hash = 1  # as another process would have it
     assert hash(pickle.loads(pickle.dumps(decisions))) == hash(Decisions(a="x"))
+
+
+@pytest.mark.parametrize("embedding", ["paths", "svge"])
+def test_embeddings_are_features(embedding):
+    """Structural distances stay 1 on average, and see more than patterns."""
+    space = catalogue.load("image_dag")
+    pool, plain = Pool(space, embedding), Pool(space)
+    some = [space.sample(np.random.default_rng(n)) for n in range(30)]
+    for each in (pool, plain):
+        each.add(some)
+        each.settle()
+    rows = np.arange(30)
+    assert pool.structural(rows, rows).mean() == pytest.approx(1, rel=0.05)
+    assert not np.allclose(pool.structural(rows, rows), plain.structural(rows, rows), atol=0.05)
+    assert pool.inputs(rows).shape[1] > plain.inputs(rows).shape[1]
+    kept = pool.structural(rows[:9], rows[:9])
+    pool.compact(range(9))
+    assert pool.structural(rows[:9], rows[:9]).shape == kept.shape
+
+
+def test_guided_searches_with_path_statistics():
+    strategy = Guided(SMALL, seed=1, embedding="paths", identity=by_row)
+    assert len(search(strategy, 20)) == 20
+    with pytest.raises(UsageError, match="paths"):
+        Guided(SMALL, embedding="path")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from detol.embedding.autoencoder import Autoencoder, vocabulary
-from detol.embedding.graphs import CELL, Graph, put_together, take_apart
+from detol.embedding.graphs import Graph, cell_number, put_together, take_apart
 from detol.embedding.networks import MOST_NODES
 from detol.embedding.predictor import Inputs, inputs
 from detol.embedding.training import Corpus, train
@@ -77,30 +77,32 @@ def encode(model: Autoencoder, apart: Sequence[tuple[Graph, ...]], parts: int) -
     return points
 
 
-def decode(model: Autoencoder, basis: Basis, points: Tensor) -> list[Topology | None]:
+def decode(
+    model: Autoencoder, basis: Basis, points: Tensor, temperature: float = 0.0, draws: torch.Generator | None = None
+) -> list[Topology | None]:
     """Return the topology of each row of latent points (n, parts, latent); ``None`` where they make none.
 
-    Parts that are fixed are taken as they are; cells that the outer graph does not name are left out.
+    Parts that are fixed are taken as they are; cells that the outer graph does not name are left out. For
+    ``temperature`` and ``draws`` see :meth:`detol.embedding.autoencoder.Autoencoder.decode`.
     """
     parts: list[Sequence[Graph | None]] = []
     for part, (fixed, words) in enumerate(zip(basis.fixed, basis.words, strict=True)):
-        parts.append([fixed] * len(points) if fixed is not None else model.decode(points[:, part], words))
+        if fixed is not None:
+            parts.append([fixed] * len(points))
+        else:
+            parts.append(model.decode(points[:, part], words, temperature=temperature, draws=draws))
     found: list[Topology | None] = []
     for row in range(len(points)):
         graphs = [each[row] for each in parts]
         outer = graphs[0]
-        cells = 0 if outer is None else 1 + max((_number(node) for node in outer.nodes), default=-1)
+        numbers = [] if outer is None else [cell_number(node) for node in outer.nodes]
+        cells = 1 + max((number for number in numbers if number is not None), default=-1)
         wanted = [graph for graph in graphs[: 1 + cells] if graph is not None]
         try:
             found.append(put_together(wanted) if outer is not None and len(wanted) == 1 + cells else None)
         except TopologyError:
             found.append(None)
     return found
-
-
-def _number(node: Operation) -> int:
-    value = node["value"] if node.kind == "symbol" and node["name"] == CELL else -1
-    return value if isinstance(value, int) else -1
 
 
 def basis_of(space: SearchSpace, samples: int, steps: int) -> Basis:

@@ -33,10 +33,14 @@ from detol.strategies.options import positive, whole
 
 ACTIVE = 300
 """Trials that the predictor and the model learn from at most: half of them the best, half the latest of the rest."""
+MOST_PARENTS = 64
+"""Trials around which points are drawn at most, the best."""
 KEPT = 256
 """Written topologies that were not proposed yet and are ranked again."""
 WAITING = 32
 """Pending candidates that the predictor believes in at most."""
+SEARCHED = 0.2
+"""Margin of the predictor's warp: the best are to be told apart."""
 CLIMB = 0.5
 """Length of a step up the predicted score, in spreads of the latent space."""
 
@@ -182,7 +186,7 @@ class Generate(Proposer):
         basis = basis_of(self.space, self._samples, self._pretrain)
         parts = len(basis.fixed)
         assert self._model is not None
-        best = told[: max(2, min(len(told), 64))]
+        best = told[:MOST_PARENTS]
         at = encode(self._model, [self._taken(t.decisions) for t in best], parts)
         spread = basis.points.std(0, correction=0)
         chance = rank_weights([t.score for t in best], self._k)
@@ -206,18 +210,30 @@ class Generate(Proposer):
             points.append(point)
             both = (best[one].number, best[two].number) if way == 1 and one != two else (best[one].number,)
             parents.append(both)
-        drawn = torch.stack(points)
+        self._keep(told, torch.stack(points), parents, 0.0)
+        if len(self._written) < self._drawn:  # the likeliest graphs are known: less likely ones of the same points
+            self._keep(told, torch.stack(points), parents, 1.0)
+        while len(self._written) > KEPT:
+            del self._written[next(iter(self._written))]
+
+    def _keep(
+        self, told: Sequence[Told], points: Tensor, parents: Sequence[tuple[int, ...]], temperature: float
+    ) -> None:
+        """Decode points and keep where they lead, if that is new."""
+        basis = basis_of(self.space, self._samples, self._pretrain)
+        assert self._model is not None
+        draws = torch.Generator().manual_seed(int(self.rng.integers(2**31)))
+        near = told[:MOST_PARENTS]
+        at = encode(self._model, [self._taken(t.decisions) for t in near], len(basis.fixed))
         landed = self._landing.land(
-            decode(self._model, basis, drawn),
-            drawn.flatten(1),
-            [*basis.decisions, *(t.decisions for t in best)],
+            decode(self._model, basis, points, temperature, draws),
+            points.flatten(1),
+            [*basis.decisions, *(t.decisions for t in near)],
             torch.cat([basis.points, at]).flatten(1),
         )
         for decisions, lines in zip(landed, parents, strict=True):
             if complete(self.space, decisions) and not self.known(decisions):
                 self._written.setdefault(decisions, tuple(sorted(lines)))
-        while len(self._written) > KEPT:
-            del self._written[next(iter(self._written))]
 
     def _uphill(self, point: Tensor) -> Tensor:
         """Return the direction in which the predicted score of a point (parts, latent) rises, 1 long in each part."""
@@ -237,7 +253,7 @@ class Generate(Proposer):
         known = self._inputs([t.decisions for t in told])
         reference = basis_of(self.space, self._samples, self._pretrain).known
         scores = _filled(told)
-        predictor = Predictor(reference).fit(known, scores)
+        predictor = Predictor(reference, SEARCHED).fit(known, scores)
         best = predictor.best
         open_ = [decisions for decisions in self._written if not self.known(decisions)]
         self._written = {decisions: self._written[decisions] for decisions in open_}
