@@ -22,14 +22,14 @@ class Background:
     Args:
         work: runs the search under the watcher it is given, and returns its result.
         watcher: shows the search; called in the thread.
-        done: called in the thread with what went wrong, or ``None``, when all is over.
+        done: called in the thread when all is over, with the result or with what went wrong.
     """
 
     def __init__(
         self,
         work: Callable[[Watcher], SearchResult],
         watcher: Watcher,
-        done: Callable[[BaseException | None], None] = lambda _: None,
+        done: Callable[[SearchResult | None, BaseException | None], None] = lambda *_: None,
     ) -> None:
         self._work, self._watcher, self._done = work, watcher, done
         self._stop, self._over = threading.Event(), threading.Event()
@@ -66,7 +66,7 @@ class Background:
             self.error = error
         finally:
             if threading.main_thread().is_alive():
-                self._done(self.error)
+                self._done(self.result, self.error)
             self._over.set()
 
 

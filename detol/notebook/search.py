@@ -1,7 +1,6 @@
 """``detol.Search``: a search as an object that runs, shows itself, and answers questions."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,26 +9,22 @@ from detol import config, wire
 from detol.api import settled
 from detol.config import Settings
 from detol.errors import UsageError
-from detol.notebook import frames
+from detol.notebook.answers import Answers
 from detol.notebook.background import Background
-from detol.notebook.figures import Figures
-from detol.notebook.progress import Ending, ended, progress
+from detol.notebook.progress import ended, progress
 from detol.notebook.trial import TrialView
-from detol.results.query import Query, SearchRow
+from detol.results.query import Query
 from detol.run import SearchInterrupted
 from detol.run import resume as run_resume
 from detol.run import search as run_search
 from detol.search.protocols import SearchSpace, Strategy
-from detol.search.records import Objective, parse_objective
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from detol.result import SearchResult
     from detol.watch import Watcher
 
 
-class Search(Figures):
+class Search(Answers):
     """A search: settings that are checked at once, then a run, then answers.
 
     ::
@@ -177,14 +172,12 @@ class Search(Figures):
 
     def _begin(self, work: "Callable[[Watcher], SearchResult]") -> "Search":
         shown = progress()
-        self._running = Background(work, shown, lambda error: self._end(shown, error))
-        return self
 
-    def _end(self, shown: Ending, error: BaseException | None) -> None:
-        if error is not None:
-            shown.end(str(error))
-        elif self._running and self._running.result:
-            shown.end(ended(self._running.result.summary, self._name))
+        def end(result: "SearchResult | None", error: BaseException | None) -> None:
+            shown.end(ended(result.summary, result.name) if result else str(error))
+
+        self._running = Background(work, shown, end)
+        return self
 
     def _named(self, name: str) -> None:
         self._name, self._written = name, True
@@ -194,12 +187,11 @@ class Search(Figures):
             raise UsageError(f"search {self._name or '(preparing)'!r} runs already: .wait() or .stop() first")
 
     def _check_started(self) -> None:
-        if not self._written and self.state == "preparing":
+        if not self._written and self._running and self._running.alive:
             raise UsageError("this search is being prepared, its data are read: try again in a moment")
-        if not self._written:
-            raise UsageError("this search has not been started: .run(), or .start() in the background")
+        super()._check_started()
 
-    # -- answers
+    # -- standing
 
     @property
     def name(self) -> str:
@@ -217,114 +209,9 @@ class Search(Figures):
         return self.status.state
 
     @property
-    def status(self) -> SearchRow:
-        """Its figures so far, as ``detol status NAME`` shows them."""
-        with self._asked() as query:
-            return query.status(self._name)
-
-    @property
     def result(self) -> "SearchResult | None":
         """What this session's run returned (also the test of the winner); ``None`` until it has ended."""
         return self._running.result if self._running else None
-
-    @property
-    def trials(self) -> "pd.DataFrame":
-        """All trials by number: state, origin, objectives, epochs, costs, seconds, reason."""
-        with self._asked() as query:
-            return frames.trials(query, self._name, self._objectives(query))
-
-    @property
-    def decisions(self) -> "pd.DataFrame":
-        """The decisions of all trials by number, a column for each."""
-        with self._asked() as query:
-            return frames.decisions(query.decisions(self._name))
-
-    def results(self, limit: int = 10, metric: str | None = None) -> "pd.DataFrame":
-        """Return the leaderboard: the best trial of each topology.
-
-        Args:
-            limit: rows at most.
-            metric: ``METRIC[:min|max]`` to rank by; the primary objective by default.
-        """
-        with self._asked() as query:
-            return frames.rows_frame(query.top(search=self._name, limit=limit, metric=metric))
-
-    def front(self, *objectives: str) -> "pd.DataFrame":
-        """Return the trials that none beats in all objectives at once (default: ``score`` and ``params``)."""
-        with self._asked() as query:
-            return frames.rows_frame(query.front(objectives or ("score", "params"), search=self._name))
-
-    def curves(self, *numbers: int) -> "pd.DataFrame":
-        """Return the learning curves of some trials, or of all: trial, epoch, value of the primary objective."""
-        with self._asked() as query:
-            wanted = numbers or [point.number for point in query.points(self._name)]
-            metric = self._objectives(query)[0].metric
-            return frames.curves(query.curves(self._name, wanted), metric)
-
-    @property
-    def best(self) -> TrialView:
-        """The best trial: it shows itself with its topology drawn.
-
-        Raises:
-            ResultsError: no trial has a score yet.
-        """
-        return self.trial()
-
-    def trial(self, number: int | None = None) -> TrialView:
-        """Return one trial, or the best one."""
-        with self._asked() as query:
-            return TrialView.read(query, self._name if number is None else f"{self._name}/{number}")
-
-    # -- to take away
-
-    def export(
-        self,
-        to: "str | PathLike[str]",
-        formats: Sequence[str] = (),
-        *,
-        trial: int | None = None,
-        retrain: int = 0,
-        with_data: bool = False,
-    ) -> Mapping[str, Any]:
-        """Export the best trial, or one; return the certificate. What ``detol export`` does.
-
-        Args:
-            to: directory to write; new, or empty.
-            formats: some of ``onnx``, ``torch``, ``python``, ``mlflow``; the first three by default.
-            trial: number of the trial; by default the best.
-            retrain: also train it from scratch on train plus validation with so many seeds.
-            with_data: whether the data are written too.
-
-        Raises:
-            UsageError: no such trial, one without weights, or a destination that is not free.
-        """
-        from detol import handover
-
-        self._check_started()
-        ref = self._name if trial is None else f"{self._name}/{trial}"
-        return handover.export_trial(ref, Path(to), formats, db=self._settings.db, retrain=retrain, with_data=with_data)
-
-    def report(
-        self, to: "str | PathLike[str]", *, png: "str | PathLike[str] | None" = None, force: bool = False
-    ) -> Mapping[str, Any]:
-        """Write the report, one HTML file; return where it is and how large. What ``detol report`` does.
-
-        Args:
-            to: the file.
-            png: where the pictures go as PNG too: a directory, or one file.
-            force: whether what is there is replaced.
-
-        Raises:
-            UsageError: no trial with a score, or a destination that is taken.
-        """
-        from detol import reproduce
-        from detol.dashboards.report.writer import write_report
-
-        with self._asked() as query:
-            command = reproduce.of_search(query, self._name)
-            return write_report(
-                query, self._name, Path(to), png=Path(png) if png else None, command=command, force=force
-            )
 
     # -- showing itself
 
@@ -348,15 +235,6 @@ class Search(Figures):
             rows = query.top(search=self._name, limit=card.TOP) if row.value is not None else []
             drawing = TrialView.read(query, self._name).drawing if row.value is not None else None
         return card.search_card(row, rows, drawing, state=self.state, error=error)
-
-    @contextmanager
-    def _asked(self) -> Iterator[Query]:
-        self._check_started()
-        with wire.database(self._settings.db, create=False) as database:
-            yield Query(database)
-
-    def _objectives(self, query: Query) -> tuple[Objective, ...]:
-        return tuple(map(parse_objective, query.settings(self._name)["objectives"]))
 
 
 def _fixed(db: Any) -> Any:

@@ -22,11 +22,11 @@ def test_the_result_and_the_thread_that_made_it():
         seen.append(threading.current_thread())
         return RESULT
 
-    made = Background(work, Quiet(), done.append)
+    made = Background(work, Quiet(), lambda *ended: done.append(ended))
     assert made.wait()
     assert (made.result, made.error, made.alive) == (RESULT, None, False)
     assert seen[0] is not threading.current_thread()
-    assert done == [None]
+    assert done == [(RESULT, None)]
 
 
 @pytest.mark.parametrize("error", [ValueError("wrong"), KeyboardInterrupt("pressed")])

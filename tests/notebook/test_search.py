@@ -145,6 +145,14 @@ def test_the_best_trial_and_any_other(done):
         done.trial(99)
 
 
+def test_the_nearest_topologies(done):
+    near = done.similar(3, limit=3)
+    assert len(near) == 3
+    assert near["similarity"].is_monotonic_decreasing
+    assert near["similarity"].between(0, 1).all()
+    assert done.trials.loc[3, "digest"] not in set(near["digest"])
+
+
 def test_a_search_shows_itself(done):
     text = done._repr_html_()
     for part in ("mine", "finished", "digits", "tiny", "5 of 5 (5 completed)", "data:image/svg+xml;base64,"):
