@@ -233,3 +233,12 @@ def test_records_survive_the_record_of_a_search() -> None:
     each = list(space.enumerate())[:3]
     made = WarmSource("a", "x1:a", tuple(WarmRecord(d, -float(n), f"a/{n}") for n, d in enumerate(each)))
     assert warming.from_record(json.loads(json.dumps([made.as_dict()]))) == (made,)
+
+
+def test_what_data_sets_are_compared_by_can_be_looked_at(data: dict[str, Path]) -> None:
+    shown = CliRunner().invoke(app, ["data", "describe", str(data["first"]), "--figures", "--json"])
+    found = json.loads(shown.stdout)
+    assert found["figures"]["log_outputs"] == pytest.approx(np.log(2))
+    assert len(found["probes"]) == len(probe.probes("features"))
+    plain = CliRunner().invoke(app, ["data", "describe", str(data["first"]), "--json"])
+    assert "figures" not in json.loads(plain.stdout)

@@ -23,6 +23,9 @@ def describe(
     resize: Resize = None,
     variables: Variables = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="data.KEY=VALUE, e.g. data.kind=signal.")] = None,
+    figures: Annotated[
+        bool, typer.Option("--figures", help="Also what data sets are compared by: figures, scores of probe networks.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show what was understood: kind, shapes, classes, balance, missing values, splits, content hash."""
@@ -31,7 +34,13 @@ def describe(
 
     options = config.parse_sets(set_ or [])
     options.setdefault("data", {}).update(data_options(header, resize, variables))
-    described = read_data(config.settings(None, options, data=path, target=target)).describe()
+    dataset = read_data(config.settings(None, options, data=path, target=target))
+    described = dataset.describe()
+    if figures:
+        from detol import warming
+
+        found = warming.described(dataset)
+        described |= {"figures": dict(found.figures), "probes": dict(found.probes)}
     if as_json:
         print_json(described)
         return
