@@ -67,7 +67,7 @@ texts = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), m
 values = texts | st.integers(-9, 9) | st.booleans() | st.floats(-9, 9) | st.lists(st.integers(0, 9), max_size=3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=texts.filter(lambda text: not text.startswith("-")), value=values, seed=st.integers(0, 2**31))
 def test_whatever_is_given_comes_back(data: str, value: Any, seed: int) -> None:
     made = Settings(data=data, seed=seed, options={"strategy": {"key": value}})

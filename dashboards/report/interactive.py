@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 _SYMBOLS = {"circle": "circle", "ring": "circle-open", "cross": "x", "square": "square-open", "diamond": "diamond"}
 _FONT = 'system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Roboto, "DejaVu Sans", Arial, sans-serif'
 INK, DIM, LINE, CARD = (GROUND[name][0] for name in ("ink", "dim", "line", "card"))
+FEW = 12
+"""Whole numbers on an axis that each have a tick."""
 BAR = 26
 """Pixels of height for each lying bar."""
 
@@ -132,7 +134,7 @@ def _layout(picture: Picture) -> dict[str, Any]:
             "align": "left",
         },
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 11}},
-        "xaxis": _axis(picture.x),
+        "xaxis": _axis(picture.x, [x for mark in picture.marks if not isinstance(mark, Bars) for x in mark.x]),
         "yaxis": _axis(picture.y),
         "barmode": "stack" if any(mark.stacked for mark in bars) else "group",
         "dragmode": "zoom",
@@ -150,7 +152,8 @@ def _layout(picture: Picture) -> dict[str, Any]:
     return layout
 
 
-def _axis(axis: Axis) -> dict[str, Any]:
+def _axis(axis: Axis, values: Sequence[float | None] = ()) -> dict[str, Any]:
+    """Return an axis; ``values`` are those on it, for one of whole numbers."""
     made: dict[str, Any] = {
         "title": {"text": escape(axis.label), "standoff": 8, "font": {"size": 12}},
         "type": "log" if axis.log else "linear",
@@ -168,7 +171,9 @@ def _axis(axis: Axis) -> dict[str, Any]:
     elif axis.low is not None:
         made |= {"rangemode": "tozero"}
     if axis.whole:
-        made |= {"tickformat": ",d"}
+        known = [value for value in values if value is not None]
+        few = bool(known) and max(known) - min([*known, *([] if axis.low is None else [axis.low])]) <= FEW
+        made |= {"tickformat": ",d"} | ({"dtick": 1} if few else {})
     if axis.log:
         made |= {"dtick": "D2", "exponentformat": "SI"}
     return made

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,13 @@ def test_it_writes_a_page_and_says_where(call, db: Path, tmp_path: Path) -> None
     assert "detol search --data digits --space tiny" in text
 
 
-def test_json_has_path_bytes_seconds_and_pictures(call, db: Path, tmp_path: Path) -> None:
+def test_json_has_path_bytes_seconds_and_pictures(
+    call, db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from detol.dashboards.report import still
+
+    drawn = still.png  # one picture in the place of all: each takes half a second
+    monkeypatch.setattr(still, "png", lambda picture: drawn(replace(picture, marks=(), empty=" ", note="")))
     sheet = tmp_path / "all.png"
     code, out, _ = call("first", "--to", tmp_path / "r.html", "--png", sheet, "--db", db, "--json")
     assert code == 0

@@ -107,7 +107,7 @@ def test_pointing_shows_the_topology_and_a_click_keeps_it(visit):
     expect(panel.locator("h3")).to_have_text(f"trial {number}, stopped")
 
 
-def test_buttons_open_a_trial_and_escape_closes_it(visit):
+def test_buttons_open_a_trial_and_turn_the_colours_over(visit):
     page = visit()
     button = page.locator("button.look").first
     button.focus()
@@ -118,10 +118,6 @@ def test_buttons_open_a_trial_and_escape_closes_it(visit):
     expect(dialog.locator("h3")).to_contain_text("trial")
     page.keyboard.press("Escape")
     expect(dialog).not_to_be_visible()
-
-
-def test_the_colours_can_be_turned_over(visit):
-    page = visit()
     page.locator("#theme").click()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     page.wait_for_function(

@@ -23,7 +23,7 @@ def test_of_an_additive_function_the_shares_are_those_of_the_variances():
     # y = 3a + b + 0c of independent coins: variances 9/4 and 1/4, so the total effects are 0.9, 0.1 and 0.
     tried = [dict(zip("abc", each, strict=True)) for each in itertools.product((0, 1), (0, 1), range(40))]
     values = [3.0 * each["a"] + each["b"] for each in tried]
-    answer = importance(tried, values, resamples=30)
+    answer = importance(tried, values, resamples=12)
     found = shares(answer)
     assert [each.name for each in answer.decisions] == ["a", "b", "c"]
     assert found["a"].share == pytest.approx(0.9, abs=0.06)
@@ -35,7 +35,7 @@ def test_of_an_additive_function_the_shares_are_those_of_the_variances():
 def test_of_a_pure_interaction_each_decision_has_the_whole_variance():
     # y = a xor b: knowing one says nothing, and without one nothing is known: total effects 1 and 1 (Saltelli 2008).
     tried = [dict(zip("abc", each, strict=True)) for each in itertools.product((0, 1), (0, 1), range(40))]
-    found = shares(importance(tried, [float(each["a"] != each["b"]) for each in tried], resamples=30))
+    found = shares(importance(tried, [float(each["a"] != each["b"]) for each in tried], resamples=12))
     assert found["a"].share == pytest.approx(1.0, abs=0.12)
     assert found["b"].share == pytest.approx(1.0, abs=0.12)
     assert abs(found["c"].share) < 0.03
@@ -47,7 +47,7 @@ def test_names_matter_as_numbers_do_and_what_is_absent_is_an_option():
         for op, kernel, noise in itertools.product(("conv", "pool", "skip"), (3, 5), range(12))
     ]
     values = [{"conv": 1.0, "pool": 0.5, "skip": 0.0}[each["op"]] + 0.1 * each.get("kernel", 0) for each in tried]
-    found = shares(importance(tried, values, resamples=20))
+    found = shares(importance(tried, values, resamples=10))
     assert found["op"].share > 0.1
     assert [option.label for option in found["kernel"].options] == ["3", "5", "absent"]
     assert sum(option.count for option in found["kernel"].options) == len(tried)
@@ -56,7 +56,7 @@ def test_names_matter_as_numbers_do_and_what_is_absent_is_an_option():
 
 def test_intervals_of_noise_are_around_zero_and_nothing_is_explained():
     tried = grid(60, a=(0, 1, 2), b=("x", "y"), c=tuple(range(20)))
-    answer = importance(tried, np.random.default_rng(3).standard_normal(60), resamples=30)
+    answer = importance(tried, np.random.default_rng(3).standard_normal(60), resamples=12)
     assert all(each.low <= 0.02 for each in answer.decisions)
     assert answer.explained[1] < 0
 

