@@ -39,6 +39,7 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--train", type=int, default=0, help=f"updates (what comes with detol: {pretrain.STEPS})")
     parser.add_argument("--to", type=Path, help="file for the weights")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda, for training")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--count", type=int, default=500, help="held-out networks of image_dag, and points drawn")
     options = parser.parse_args()
@@ -47,7 +48,8 @@ def main() -> None:
     model = pretrained()
     if options.train:
         spaces = [catalogue.load(name) for name in pretrain.SAMPLES]
-        trained = pretrain.pretrain(spaces, steps=options.train, progress=_progress(start, options.train))
+        shown = _progress(start, options.train)
+        trained = pretrain.pretrain(spaces, steps=options.train, device=options.device, progress=shown)
         data = to_bytes(trained)
         if options.to:
             options.to.write_bytes(data)

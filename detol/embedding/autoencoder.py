@@ -192,7 +192,7 @@ class Autoencoder(nn.Module):
         logits = decoder.operations(states, embedded)
         loss = (F.cross_entropy(logits.transpose(1, 2), after, reduction="none") * there).sum(1)
         count = states.shape[1]
-        meant = there[:, :, None] & torch.ones(count, count, dtype=torch.bool).tril()
+        meant = there[:, :, None] & torch.ones(count, count, dtype=torch.bool, device=there.device).tril()
         graph, node, source = meant.nonzero(as_tuple=True)
         pairs = (graph, node, source)
         edges, parts = decoder.edges(states, embedded[after], pairs)

@@ -56,6 +56,11 @@ class Batch:
             self.depths[where, :wide],
         )
 
+    def to(self, device: str) -> "Batch":
+        """Return the batch with all tensors on a device."""
+        parts = (self.vectors, self.nodes, self.real, self.times, self.slots, self.depths)
+        return Batch(self.vocabulary, *(part.to(device) for part in parts))
+
 
 def vocabulary_of(graphs: Sequence[Graph]) -> Sequence[Operation]:
     """Return the different operations of graphs, sorted."""

@@ -88,7 +88,7 @@ class Decoder(nn.Module):
         """
         count = nodes.shape[1]
         state: Tensor = embedded[nodes] + self.place[:count] + times @ self.source[:count] + self.point(points)[:, None]
-        hidden = torch.ones(count, count, dtype=torch.bool).triu(1)
+        hidden = torch.ones(count, count, dtype=torch.bool, device=nodes.device).triu(1)
         for layer in self.layers:
             state = layer(state, hidden, points)
         return state

@@ -51,15 +51,17 @@ def pretrain(
     steps: int = STEPS,
     samples: Mapping[str, int] = SAMPLES,
     turns: Sequence[str] = TURNS,
+    device: str = "cpu",
     progress: Callable[[int, float], None] | None = None,
 ) -> Autoencoder:
-    """Return an autoencoder trained on what is not held out of some spaces; the same arguments give the same weights.
+    """Return an autoencoder trained on what is not held out of some spaces; on a CPU the same arguments give the same.
 
     Args:
         spaces: by whose graphs it is trained.
         steps: updates.
         samples: topologies of each space, by its name.
         turns: names of spaces, in the order of their batches.
+        device: where it is trained.
         progress: as of :func:`detol.embedding.training.train`.
     """
     rng = np.random.default_rng(SEED)
@@ -68,7 +70,6 @@ def pretrain(
         graphs = graphs_of(space, samples[space.name], rng)
         found[space.name] = Corpus.of([graph for graph in graphs if not held_out(graph)])
     model = Autoencoder(seed=SEED)
-    train(
-        model, [found[name] for name in turns if name in found], steps=steps, batch=BATCH, seed=SEED, progress=progress
-    )
+    corpora = [found[name] for name in turns if name in found]
+    train(model, corpora, steps=steps, batch=BATCH, seed=SEED, device=device, progress=progress)
     return model

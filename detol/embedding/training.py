@@ -51,6 +51,11 @@ class Corpus:
         batch = batch_of(some, vocabulary(some))
         return cls(batch, torch.tensor(share / share.mean(), dtype=torch.float32), known)
 
+    def to(self, device: str) -> "Corpus":
+        """Return the corpus with all tensors on a device."""
+        scores = None if self.scores is None else self.scores.to(device)
+        return Corpus(self.batch.to(device), self.weights.to(device), scores)
+
 
 def rank_weights(scores: Sequence[float] | Doubles, k: float = RANK) -> Doubles:
     """Return weights proportional to 1 / (k N + rank), ranks from 0 at the best, 1 on average.
@@ -76,6 +81,7 @@ def train(
     rate: float = 2e-3,
     seed: int = 0,
     divergence: float = DIVERGENCE,
+    device: str = "cpu",
     progress: Callable[[int, float], None] | None = None,
 ) -> None:
     """Train a model on batches of one corpus after another, by AdamW with a rate that falls to zero as a cosine does.
@@ -90,9 +96,12 @@ def train(
         rate: the highest learning rate, > 0.
         seed: of the order and the noise.
         divergence: weight of the divergence, >= 0.
+        device: where it is trained; the model is on the CPU again afterwards.
         progress: called with the number of the step and its loss for each graph.
     """
     draws = torch.Generator().manual_seed(seed)
+    model.to(device)
+    corpora = [corpus.to(device) for corpus in corpora]
     optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=1e-4)
     warm = max(1, min(200, steps // 10))
     waiting: list[list[torch.Tensor]] = [[] for _ in corpora]
@@ -102,11 +111,11 @@ def train(
         corpus = corpora[number]
         if not waiting[number]:
             waiting[number] = _batches(corpus.batch, batch, draws)
-        where = waiting[number].pop()
+        where = waiting[number].pop().to(device)
         share = min((step + 1) / warm, 0.5 * (1 + np.cos(np.pi * step / steps)))
         for group in optimiser.param_groups:
             group["lr"] = rate * share
-        noise = torch.randn(len(where), model.latent, generator=draws)
+        noise = torch.randn(len(where), model.latent, generator=draws).to(device)
         known = None if corpus.scores is None else corpus.scores[where]
         written, apart, _, error = model.losses(corpus.batch[where], noise, known)
         total = written + divergence * apart + (0.0 if error is None else SCORE * error)
@@ -117,12 +126,12 @@ def train(
         optimiser.step()
         if progress is not None:
             progress(step, float(loss.detach()))
-    model.eval()
+    model.to("cpu").eval()
 
 
 def _batches(graphs: Batch, size: int, draws: torch.Generator) -> list[torch.Tensor]:
     """Return places in a random order, in batches of graphs of about one size: padding costs as much as nodes."""
-    nodes = graphs.real.sum(1)
+    nodes = graphs.real.sum(1).cpu()
     found: list[torch.Tensor] = []
     for part in torch.split(torch.randperm(len(graphs), generator=draws), 8 * size):
         found += torch.split(part[nodes[part].argsort(stable=True)], size)
