@@ -21,6 +21,8 @@ PUBLISHED = "p1"
 _RANGES = (("accuracy", 0.0, 1.0), ("r2", -math.inf, 1.0), ("loss", 0.0, math.inf), ("mse", 0.0, math.inf))
 _SLACK = 1e-6
 """Beyond a bound that rounding explains."""
+_SEARCH_TEXTS = (("options", dict), ("objectives", list), ("settings", dict), ("versions", dict))
+_COSTS = ("params", "multiply_adds", "activation_bytes", "depth")
 _STATES = frozenset(map(str, State))
 _ORIGINS = frozenset(map(str, Origin))
 
@@ -84,9 +86,19 @@ def search_faults(row: Row) -> Iterator[str]:
         objective_of(row)
     except UsageError as error:
         yield _line(error)
-    for name, kind in (("options", dict), ("objectives", list), ("settings", dict), ("versions", dict)):
+    for name, kind in (*_SEARCH_TEXTS, ("provenance", dict)):
         if not isinstance(_json(row[name]), kind):
             yield f"{name} is no JSON {kind.__name__}"
+
+
+def step_faults(row: Row) -> Iterator[str]:
+    """Yield what is wrong with a step of a strategy: it was told numbers of trials, or pairs (number, epoch)."""
+    told = _json(row["told"])
+    whole = isinstance(told, list) and all(
+        type(each) is int or (isinstance(each, list) and [type(part) for part in each] == [int, int]) for each in told
+    )
+    if not whole or row["asked"] < 0:
+        yield f"a step asks for >= 0 candidates and tells numbers of trials, got {row['asked']}, {row['told'][:60]}"
 
 
 def objective_of(search: Row) -> Objective:
@@ -130,6 +142,9 @@ def _figure_faults(trial: Row) -> Iterator[str]:
             yield f"{name} is at least {least}, got {trial[name]}"
     if trial["epoch"] > trial["epochs"]:
         yield f"it trained {trial['epoch']} of {trial['epochs']} epochs"
+    for name in _COSTS:
+        if trial[name] is not None and trial[name] < 0:
+            yield f"{name} is at least 0, got {trial[name]}"
     seconds = trial["seconds"]
     if seconds is not None and not 0 <= seconds < math.inf:
         yield f"it took seconds >= 0, got {seconds}"

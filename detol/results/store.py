@@ -59,6 +59,8 @@ class Database:
         self.url = engine.address(where)
         self.engine = engine.make_engine(self.url)
         self._write = self.engine.execution_options(write=True)
+        # What is read in one go is of one moment: SQLite's way, and this one of PostgreSQL's.
+        self._read = self.engine if self.sqlite else self.engine.execution_options(isolation_level="REPEATABLE READ")
         self.patience = PATIENCE
         self.warn: Callable[[str], None] = _to_standard_error
         self._said = False
@@ -185,7 +187,7 @@ class Database:
         """Run ``question``, which reads, on one consistent view; again when the connection or the server was lost."""
 
         def attempt() -> T:
-            with self.engine.connect() as connection:
+            with self._read.connect() as connection:
                 return question(connection)
 
         with engine.one_line(self.url, "read"):
@@ -223,7 +225,7 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """Open one consistent view of the database, for reading."""
-        with engine.one_line(self.url, "read"), self.engine.connect() as connection:
+        with engine.one_line(self.url, "read"), self._read.connect() as connection:
             yield connection
 
     # -- searches

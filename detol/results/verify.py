@@ -8,8 +8,19 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from detol.results.rows import Row, from_text
-from detol.results.rules import data_faults, recipe_faults, search_faults, topology_faults, trial_faults
-from detol.results.schema import costs, data_sets, metadata, parents, recipes, reports, searches, topologies, trials
+from detol.results.rules import data_faults, recipe_faults, search_faults, step_faults, topology_faults, trial_faults
+from detol.results.schema import (
+    costs,
+    data_sets,
+    metadata,
+    parents,
+    recipes,
+    reports,
+    searches,
+    steps,
+    topologies,
+    trials,
+)
 from detol.search.records import INHERITED
 
 if TYPE_CHECKING:
@@ -72,6 +83,11 @@ class _Check:
         self._checked |= {"searches": len(listed), "trials": 0, "reports": 0}
         for search in listed:
             faults = list(search_faults(search))
+            faults += [
+                f"step {step['number']}: {fault}"
+                for step in self._stream(sa.select(steps).where(steps.c.search == search["id"]))
+                for fault in step_faults(step)
+            ]
             self._note(f"search {search['name']!r}", faults)
             if not faults:  # else its trials cannot be read
                 self._search(search, prices)

@@ -8,9 +8,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from detol.errors import ResultsError
 from detol.results.query import Query
+from detol.results.schema import searches, trials
 from detol.results.store import Database
 from detol.search.recipe import Recipe
 
@@ -77,6 +79,18 @@ def test_a_server_that_is_killed_and_comes_back(server: Any, make_trial: Any) ->
     assert len(said) == 1
     assert "does not answer" in said[0]
     assert "\n" not in said[0]
+
+
+def test_what_is_read_in_one_go_is_of_one_moment(server: Any, make_trial: Any) -> None:
+    with Database(server.url) as database, Database(server.url) as other:
+        store = database.create_search("c", {"objectives": ["val_accuracy"]}, DATA, Recipe())
+        with other.read() as connection:
+            query = sa.select(sa.func.count()).select_from(trials).join(searches).where(searches.c.name == "c")
+            assert connection.scalar(query) == 0
+            store.add(make_trial(0, 0.5))
+            store.finish()
+            assert connection.scalar(query) == 0
+        assert other.ask(lambda connection: connection.scalar(query)) == 1
 
 
 def test_patience_ends_with_one_line(server: Any, make_trial: Any) -> None:

@@ -19,7 +19,9 @@ MakeSearch = Callable[..., SearchStore]
 @pytest.fixture
 def filled(make_search: MakeSearch, make_trial: MakeTrial, database: Database) -> Database:
     trials = [make_trial(0, 0.5, 0.6), make_trial(1, 0.7, width=16, parents=(0,)), make_trial(2, state=State.FAILED)]
-    make_search("a", *trials).finish()
+    store = make_search("a", *trials)
+    store.step(3, [])
+    store.finish()
     make_search("b", make_trial(0, 0.5, 0.6, reused="a/0")).finish()
     return database
 
@@ -63,6 +65,7 @@ DAMAGE = {
     ),
     "UPDATE parents SET parent = 9": ("a/1", "its parent 9 is no trial of the search"),
     "UPDATE searches SET objective = 'x:up' WHERE id = 2": ("search 'b'", "METRIC:min or METRIC:max"),
+    "UPDATE steps SET told = '[\"x\"]'": ("search 'a'", "step 0: a step asks for >= 0 candidates"),
     "DELETE FROM topologies": ("trials (search 1, number 0)", "its topology is in no row of topologies"),
     "DELETE FROM recipes": ("searches (id 1)", "its recipe is in no row of recipes"),
     "DELETE FROM data_sets": ("costs (topology ", "its data is in no row of data_sets"),

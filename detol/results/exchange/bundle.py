@@ -134,8 +134,15 @@ def typed(row: object, table: str, where: str) -> Row:
             raise ResultsError(
                 f"{where}: {table}.{column.name} is of type {column.type.python_type.__name__}, got {value!r}"[:300]
             )
+        elif isinstance(value, str) and not _storable(value):
+            raise ResultsError(f"{where}: {table}.{column.name} holds characters that no text has, got {value!r}"[:300])
         found[column.name] = value
     return found
+
+
+def _storable(text: str) -> bool:
+    """Return whether every database can hold a text: no NUL, no half of a surrogate pair."""
+    return "\x00" not in text and (text.isascii() or not any("\ud800" <= each <= "\udfff" for each in text))
 
 
 def _default(column: sa.Column[Any], table: str, where: str) -> Any:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from detol.errors import ResultsError
 from detol.results.exchange.bundle import Bundle, Row
-from detol.results.rules import data_faults, recipe_faults, search_faults, topology_faults, trial_faults
+from detol.results.rules import data_faults, recipe_faults, search_faults, step_faults, topology_faults, trial_faults
 
 
 def check(bundle: Bundle, known: Callable[[str], str | None] = lambda _: None) -> None:
@@ -52,6 +52,8 @@ def _check_searches(bundle: Bundle) -> None:
     for row in bundle.searches:
         place = f"{bundle.where}, search {row['name'][:60]!r}"
         _first(search_faults(row), place)
+        for step in row["steps"]:
+            _first(step_faults(step), place)
         for kind, digests in there.items():
             if row[kind] not in digests:
                 raise ResultsError(f"{place}: its {kind} {row[kind][:60]!r} is not in the file: export it again")

@@ -155,6 +155,11 @@ LIES: dict[str, tuple[Callable[[Any], object], str]] = {
     "an objective that is none": (lambda d: first(d).update(objective="loss:down"), "METRIC:min or METRIC:max"),
     "rows that are none": (lambda d: d.update(topologies=[7]), "a row of topologies is an object"),
     "a list that is none": (lambda d: first(d).update(trials=7), "trials is a list"),
+    "a provenance that is none": (lambda d: first(d).update(provenance=[1]), "provenance is no JSON dict"),
+    "steps that are none": (lambda d: first(d)["steps"][0].update(told=["x"]), "a step asks for >= 0 candidates"),
+    "costs below 0": (lambda d: trial(d).update(params=-5), "params is at least 0, got -5"),
+    "a NUL in a text": (lambda d: trial(d).update(note="a\x00b"), "trials.note holds characters that no text has"),
+    "half a character": (lambda d: trial(d).update(reason="\ud800"), "trials.reason holds characters"),
     "parents that are none": (lambda d: trial(d).update(parents=["x"]), "parents is a list of numbers"),
 }
 
