@@ -82,6 +82,10 @@ class Ledger:
         self._store.add(trial)
         self._tracker.record(trial, None)
 
+    def note(self, trial: Trial) -> None:
+        """Record a trial that goes on otherwise than it would have."""
+        self._store.record(trial)
+
     def run(self, trial: Trial) -> None:
         """Note that a trial runs from now on."""
         self.running[trial.number] = trial

@@ -95,7 +95,11 @@ class Reuse:
         found = self.look(trial)
         if found is None:
             return trial
-        return None if self._took(found, trial) else found
+        if self._took(found, trial):
+            return None
+        self._fidelity.drop(trial)
+        self._ledger.note(found)  # before the checkpoint of its own goes
+        return found
 
     def look_again(self) -> None:
         """See whether what this search waits for is there now: take it over, or take the lease over and go on."""
@@ -106,18 +110,15 @@ class Reuse:
         for number in list(self._ledger.awaited):
             trial = self._ledger.awaited[number]
             found = self.look(trial)
-            if found is not None and self._took(found, trial):
-                continue
-            trial = found or trial
-            if not self.claim(trial):
+            if (found is None or not self._took(found, trial)) and not self.claim(trial):
                 self._ledger.resume(number)
                 self._ledger.wait(trial)
 
     def _took(self, found: Trial, trial: Trial) -> bool:
         """Record what was found of a trial if it is answered, or rests now; return whether that is so."""
-        self._fidelity.drop(trial)  # its own checkpoint: another's has come further
         if not found.state.final and found.state is not State.PAUSED:
             return False
+        self._fidelity.drop(trial)  # its own checkpoint: another's has come further
         self._ledger.resume(found.number)
         if found.state.final:
             self._ledger.finish(self._over(found))

@@ -525,3 +525,40 @@ def test_a_continued_trial_answers_and_leaves_a_checkpoint_like_any_other(tmp_pa
     spared = sum(t.extra.get(SPARED_EPOCHS, 0) for t in third.trials())
     assert workers.busy == sum(t.epoch for t in third.trials() if not t.reused) - spared
     assert {t.extra[CONTINUED][0] for t in third.trials() if SPARED_EPOCHS in t.extra} == {"a", "b"}
+
+
+def test_what_is_taken_over_on_the_way_is_on_record_before_its_own_checkpoint_goes(tmp_path):
+    class Left(PromotingAsha):
+        """Lets all go on at the rungs, and stops them after the second, so that its checkpoint stays."""
+
+        def judge(self, trial, peers):
+            return Verdict.STOP if trial.epoch == 5 else Verdict.CONTINUE
+
+        def promote(self, paused, peers):
+            return min((trial.number for trial in paused), default=None)
+
+    database, turns = MemoryDatabase(), iter(range(1000))
+    controller, first, _ = make(tmp_path, database)
+    controller._watch = lambda search: search.interrupt() if next(turns) == 14 else None
+    controller.run()
+    first.finish("interrupted")
+    rested = {t.number: t for t in first.trials() if t.state is State.PAUSED}
+    searched(tmp_path, database, "b", stopper=Left(epochs=EPOCHS))  # the same trainings, some further on
+    further = {t.digest: t for t in database.open_search("b", lock=False).trials() if t.extra.get(LEFT)}
+    assert any(further[t.digest].epoch > t.epoch for t in rested.values() if t.digest in further)
+    for turn in range(60):  # killed at any turn, each trial has a curve, and a checkpoint that is there
+        controller, resumed, _ = make(tmp_path, database, store=database.open_search("a"), crash=turn % 9 + 1)
+        try:
+            controller.run()
+            break
+        except Crash:
+            resumed.close()
+        for trial in database.open_search("a", lock=False).trials():
+            whole = curve_of(trial.candidate, EPOCHS)
+            assert list(trial.curve) == whole[: trial.epoch]
+            if trial.state is State.PAUSED:
+                assert trial.epoch >= rested[trial.number].epoch if trial.number in rested else True
+            if not trial.state.final and trial.weights:
+                assert (tmp_path / trial.weights).is_file()
+    check_curves(resumed)
+    assert all(t.state.final for t in resumed.trials())
