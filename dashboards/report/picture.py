@@ -1,7 +1,7 @@
 """What a picture shows, apart from how it is drawn: marks on two axes, each with what it says of itself."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 
@@ -94,7 +94,6 @@ class Picture:
         marks: from back to front.
         note: how to read it, one or two sentences.
         empty: why there is nothing to show, where there is not.
-        upright: values of x to mark by upright lines, with a text each.
     """
 
     key: str
@@ -104,4 +103,3 @@ class Picture:
     marks: Sequence[Mark] = ()
     note: str = ""
     empty: str = ""
-    upright: Sequence[tuple[float, str]] = field(default=())
