@@ -186,7 +186,7 @@ def stopper(
         options: of the rules; ``audit_share`` is one of all of them: the share of the trials that run to their end
             whatever the rule says, by default 0.05 (``detol results audit``).
         objectives: of the search; with several of them rungs rank by fronts.
-        trials: of the search, where known.
+        trials: of the search, where known; the more there are, the more careful is a rule that guesses.
         seed: of the search.
         references: how many it tries first; with ``trials`` and ``seed`` they decide which trials the audit spares.
         earlier: finished trials of other searches with the same data, epochs and objective, for rules that learn from
@@ -201,7 +201,7 @@ def stopper(
     made = _rules(name)
     share = given.pop("audit_share", None)
     taken = {part: set(inspect.signature(each).parameters) for part, each in made.items()}
-    fixed = {"epochs": epochs, "objectives": tuple(objectives), LEARNS: tuple(earlier)}
+    fixed = {"epochs": epochs, "objectives": tuple(objectives), "trials": trials, LEARNS: tuple(earlier)}
     open_ = sorted(set().union(*taken.values()) - set(fixed))
     for key in given:
         if key not in open_:

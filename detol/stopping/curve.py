@@ -11,7 +11,7 @@ from detol.stopping.curves import unfinished, whole
 from detol.stopping.prediction import Prediction, predict
 from detol.stopping.ranking import Scores, finite, scores_of
 
-SIZE = 60
+SIZE = 55
 """Trials of a search for which ``chance`` is meant."""
 MOST = 1.3
 """Times ``chance`` in a smaller one, at most."""
@@ -29,14 +29,16 @@ class CurveStop:
     the incumbent is sought among the trials that are at least as good in all the others, so that none on the front is
     stopped.
 
-    Each trial that is stopped may be the one that would have won. So that their expected number does not grow with the
-    search, the chance below which one is stopped falls with the number of trials (as in Bonferroni's correction).
+    Each trial that is stopped may be the one that would have won, and it is held against every other one. So that
+    errors do not grow with the search, the chance below which a trial is stopped falls with the number of pairs of
+    trials (as in Bonferroni's correction).
 
     Args:
         epochs: of a training to its end, >= 1.
-        chance: below which a trial is stopped, in (0, 0.5]: of a search of ``SIZE`` trials. With n trials so far it is
-            ``SIZE / n`` of that, but not more than ``MOST``.
+        chance: below which a trial is stopped, in (0, 0.5]: of a search of ``SIZE`` trials. Of one of n trials it is
+            ``(SIZE / n)**2`` of that, but not more than ``MOST``.
         warmup: epochs before a trial is judged, >= 1.
+        trials: of the search, where known; otherwise, and where there are more by now, those so far.
         objectives: of the search; the first is predicted.
         earlier: finished trials of other searches with the same data, epochs and objective, whose curves help.
 
@@ -50,6 +52,7 @@ class CurveStop:
         epochs: int,
         chance: float = 0.05,
         warmup: int = 1,
+        trials: int | None = None,
         objectives: Sequence[Objective] = (),
         earlier: Sequence[Trial] = (),
     ) -> None:
@@ -58,7 +61,7 @@ class CurveStop:
         if isinstance(chance, bool) or not isinstance(chance, int | float) or not 0 < chance <= 0.5:
             raise UsageError(f"chance must be a number in (0, 0.5], got {chance!r}")
         self.chance, self.warmup, self.objectives = chance, warmup, tuple(objectives)
-        self.earlier = tuple(earlier)
+        self.earlier, self.trials = tuple(earlier), trials or 0
 
     def judge(self, trial: Trial, peers: Iterable[Trial]) -> Verdict:
         """Return STOP when the chance to pass the incumbent is below ``chance``, or the last score is not finite."""
@@ -71,8 +74,8 @@ class CurveStop:
         return Verdict.STOP if self.passing(trial, others) < self.threshold(len(others) + 1) else Verdict.CONTINUE
 
     def threshold(self, trials: int) -> float:
-        """Return the chance below which a trial is stopped when there are so many trials, >= 1."""
-        return self.chance * min(MOST, SIZE / trials)
+        """Return the chance below which a trial is stopped when there are so many trials by now, >= 1."""
+        return self.chance * min(MOST, (SIZE / max(trials, self.trials)) ** 2)
 
     def passing(self, trial: Trial, peers: Sequence[Trial]) -> float:
         """Return the probability that a trial ends above the incumbent; 1 when there is none."""

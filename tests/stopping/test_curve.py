@@ -133,15 +133,15 @@ def test_a_hopeless_trial_is_stopped_and_a_late_bloomer_is_not() -> None:
 
 def test_the_chance_is_shared_by_the_trials_of_a_search() -> None:
     rule = CurveStop(epochs=EPOCHS, chance=0.05)
-    assert [rule.threshold(trials) for trials in (1, 46, 60, 120, 600)] == pytest.approx(
-        [0.065, 0.065, 0.05, 0.025, 0.005]
+    assert [rule.threshold(trials) for trials in (1, 48, 55, 110, 550)] == pytest.approx(
+        [0.065, 0.065, 0.05, 0.0125, 0.0005]
     )
+    planned = CurveStop(epochs=EPOCHS, chance=0.05, trials=110)
+    assert [planned.threshold(trials) for trials in (1, 110, 550)] == pytest.approx([0.0125, 0.0125, 0.0005])
     best, doubtful = trial(0, 0.9 - 0.5 / X, State.COMPLETED), trial(1, 0.86 - 0.5 / X[:7])
-    failed = [trial(number, [], State.FAILED) for number in range(2, 100_000)]
     chance = rule.passing(doubtful, [best])
-    rule = CurveStop(epochs=EPOCHS, chance=min(0.5, 1.1 * chance))
-    assert rule.judge(doubtful, [best]) is Verdict.STOP
-    assert rule.judge(doubtful, [best, *failed]) is Verdict.CONTINUE
+    judges = [CurveStop(epochs=EPOCHS, chance=1.5 * chance, trials=trials) for trials in (55, 550)]
+    assert [judge.judge(doubtful, [best]) for judge in judges] == [Verdict.STOP, Verdict.CONTINUE]
 
 
 def test_without_an_incumbent_nobody_is_stopped() -> None:
