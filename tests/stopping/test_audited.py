@@ -81,6 +81,12 @@ def test_rules_by_name(name: str, kind: type, pauses: bool) -> None:
     assert isinstance(wire.stopper(name, epochs=9), Pauser) == pauses
 
 
+def test_the_number_of_trials_goes_to_the_rule_that_guesses() -> None:
+    rule = wire.stopper("curve", epochs=9, trials=110, options={"audit_share": 0})
+    assert isinstance(rule, CurveStop)
+    assert rule.trials == 110
+
+
 def test_options_go_to_the_rule_that_has_them() -> None:
     rule = wire.stopper("promote+curve", epochs=9, options={"eta": 2, "chance": 0.1, "audit_share": 0})
     assert isinstance(rule, Joined)
