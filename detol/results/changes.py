@@ -33,15 +33,15 @@ class Place:
 class Changes:
     """The latest state of each trial that changed, the steps that were logged and the time that was spent.
 
-    ``births`` are the numbers of new trials. ``written`` holds the reports of running trials that the database has
-    already; of trials that have ended it holds nothing, so that it does not grow.
+    ``births`` are the numbers of new trials. ``written`` holds the reports and scores of running trials that the
+    database has already; of trials that have ended it holds nothing, so that it does not grow.
     """
 
     births: set[int] = field(default_factory=set)
     trials: dict[int, Trial] = field(default_factory=dict)
     steps: list[tuple[int, tuple[Telling, ...]]] = field(default_factory=list)
     spent: float = 0.0
-    written: dict[int, tuple[Report, ...]] = field(default_factory=dict)
+    written: dict[int, tuple[tuple[Report, float], ...]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         """Return whether there is anything to write."""
@@ -53,7 +53,7 @@ class Changes:
             if trial.state.final:
                 self.written.pop(number, None)
             else:
-                self.written[number] = trial.reports
+                self.written[number] = _curve(trial)
         self.forget()
 
     def forget(self) -> None:
@@ -86,13 +86,17 @@ class Changes:
             start = 0
             if number not in self.births:
                 before = self.written.get(number)
-                if before is not None and trial.reports[: len(before)] == before:
+                if before is not None and _curve(trial)[: len(before)] == before:
                     start = len(before)
                 else:  # another attempt, or a search that was opened again
                     mine = (reports.c.search == search, reports.c.number == number)
                     connection.execute(reports.delete().where(*mine))
             rows += [{"search": search, "number": number, **row} for row in report_rows(trial, start)]
         return rows
+
+
+def _curve(trial: Trial) -> tuple[tuple[Report, float], ...]:
+    return tuple(zip(trial.reports, trial.curve, strict=True))
 
 
 def _insert(connection: sa.Connection, place: Place, new: list[Trial]) -> None:

@@ -122,7 +122,7 @@ def test_as_a_look_at_every_trial(two_searches: Database, make_trial: MakeTrial)
     base |= {"ended": now()}
     query = Query(two_searches)
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
     @given(trial_rows, st.integers(1, 7))
     def check(drawn: list[tuple[object, ...]], limit: int) -> None:
         rows = write(two_searches, drawn, base)

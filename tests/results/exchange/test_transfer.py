@@ -292,7 +292,7 @@ def test_in_any_order_any_number_of_times(tmp_path: Path, empty_database: Path, 
         described = {"digest": "x1:digits", "name": "digits", "shape": [1, 8, 8], "outputs": 10}
         database.create_search("a", {"objectives": ["val_accuracy"]}, described, Recipe()).close()
 
-    @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
     @given(parts, st.randoms())
     def check(drawn: list[list[tuple[int, float]]], order: Any) -> None:
         files = []
