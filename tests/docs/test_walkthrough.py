@@ -29,7 +29,8 @@ def first_words(text):
 
 def called(words):
     if words[0] == "detol":
-        return cli.run([*words[1:], *QUICK.get(words[1], [])])
+        mirror = ["--tracking", "off"] if "again" in words else []  # one search in MLflow is enough
+        return cli.run([*words[1:], *QUICK.get(words[1], []), *mirror])
     assert words[0] == "python"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", words[1:])

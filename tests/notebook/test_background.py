@@ -1,6 +1,5 @@
 """A search in a thread: errors come back, waiting has an end, and the interpreter's end is its end too."""
 
-import json
 import subprocess
 import sys
 import threading
@@ -9,6 +8,8 @@ import pytest
 
 from detol.notebook.background import Background
 from detol.result import SearchResult
+from detol.results.query import Query
+from detol.results.store import Database
 from detol.search.records import Objective
 from detol.watch import Quiet
 
@@ -99,7 +100,7 @@ def test_a_program_that_ends_interrupts_its_search(tmp_path):
     )
     assert ran.returncode == 0, ran.stderr
     assert "Traceback" not in ran.stderr
-    asked = [sys.executable, "-m", "detol", "status", "left", "--json", "--db", str(db)]
-    status = json.loads(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
-    assert status["state"] == "interrupted"
-    assert status["pid"] is None  # its controller gave it back, nobody had to find out that it is dead
+    with Database(db) as database:
+        status = Query(database).status("left")
+    assert status.state == "interrupted"
+    assert status.pid is None  # its controller gave it back, nobody had to find out that it is dead

@@ -97,20 +97,18 @@ def test_the_others_are_figures_too(search, name):
     assert figure.to_plotly_json()["layout"]
 
 
-def test_the_report_is_written_once(search, tmp_path):
-    written = search.report(tmp_path / "report.html")
-    assert written["trials"] == 22
-    text = (tmp_path / "report.html").read_text()
-    assert "figures" in text
-    with pytest.raises(UsageError, match="exists already"):
-        search.report(tmp_path / "report.html")
-    assert search.report(tmp_path / "report.html", force=True)["bytes"] == len(text.encode())
-
-
-def test_what_there_is_too_little_for_says_so(tmp_path):
-    figure = searched(tmp_path, space="tiny", stop="none", trials=2, epochs=1).plot_importance()
+def test_what_there_is_too_little_for_says_so_and_a_report_is_written_once(tmp_path):
+    search = searched(tmp_path, space="tiny", stop="none", trials=2, epochs=1)
+    figure = search.plot_importance()
     assert "at least 20" in figure.layout.annotations[0].text
     assert not figure.data
+    written = search.report(tmp_path / "report.html")
+    assert written["trials"] == 2
+    text = (tmp_path / "report.html").read_text()
+    assert "detol search --data digits --space tiny" in text
+    with pytest.raises(UsageError, match="exists already"):
+        search.report(tmp_path / "report.html")
+    assert search.report(tmp_path / "report.html", force=True)["trials"] == 2
 
 
 def test_a_search_without_a_score_has_no_figures(tmp_path):
