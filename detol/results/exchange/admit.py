@@ -22,6 +22,7 @@ import sqlalchemy as sa
 from detol.errors import UsageError
 from detol.results.engine import insert_new
 from detol.results.exchange.bundle import COLUMNS, Bundle, Row
+from detol.results.exchange.editions import KEY, Edition, judge
 from detol.results.rows import from_text, now
 from detol.results.schema import costs, data_sets, parents, recipes, reports, searches, steps, topologies, trials
 from detol.search.records import State
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from detol.results.store import Database
 
 _COSTS = ("params", "multiply_adds", "activation_bytes", "depth")
-_SAME = ("digest", "recipe", "data", "epochs", "seed")
 _CHUNK = 1000
 
 
@@ -80,19 +80,6 @@ def admit(database: "Database", bundle: Bundle, who: str) -> Outcome:
     return database.write(lambda connection: _Admission(connection, bundle, who).run())
 
 
-@dataclass
-class _Edition:
-    """One edition of a search here; ``id`` 0: it is still to be made."""
-
-    id: int
-    name: str
-    uid: str
-    ours: bool
-    trials: dict[int, Row]
-    new: list[Row] = field(default_factory=list)
-    newer: list[Row] = field(default_factory=list)
-
-
 class _Admission:
     def __init__(self, connection: sa.Connection, bundle: Bundle, who: str) -> None:
         self._connection, self._bundle, self._who = connection, bundle, who
@@ -123,7 +110,7 @@ class _Admission:
 
     # -- deciding
 
-    def _place(self, search: Row) -> list[_Edition]:
+    def _place(self, search: Row) -> list[Edition]:
         incoming = self._bundle.trials(search["uid"])
         editions = [self._edition(search, 0)]
         for trial in incoming:
@@ -132,7 +119,7 @@ class _Admission:
                 if place == len(editions):
                     editions.append(self._edition(search, place))
                 edition = editions[place]
-                verdict = _judge(edition, trial)
+                verdict = judge(edition, trial)
                 if verdict != "conflict":
                     break
                 place += 1
@@ -147,16 +134,16 @@ class _Admission:
         self._named[search["name"]] = editions[0].name
         return editions
 
-    def _edition(self, search: Row, place: int) -> _Edition:
+    def _edition(self, search: Row, place: int) -> Edition:
         uid = f"{search['uid']}~{place}" if place else search["uid"]
         found = self._here.get(uid)
         if found is not None:
-            return _Edition(found["id"], found["name"], uid, not found["source"], self._trials(found["id"]))
+            return Edition(found["id"], found["name"], uid, not found["source"], self._trials(found["id"]))
         name = search["name"] if not place else f"{self._here_name(search)}~{place}"
         name = self._free(name)
         self._names.add(name)
         self._here[uid] = {"id": 0, "name": name, "uid": uid, "source": self._who}
-        return _Edition(0, name, uid, ours=False, trials={})
+        return Edition(0, name, uid, ours=False, trials={})
 
     def _here_name(self, search: Row) -> str:
         return str(self._here[search["uid"]]["name"])
@@ -199,7 +186,7 @@ class _Admission:
                 waiting = []
         self._insert(topologies, waiting)
 
-    def _write_edition(self, search: Row, edition: _Edition, *, main: bool) -> None:
+    def _write_edition(self, search: Row, edition: Edition, *, main: bool) -> None:
         if not edition.id:
             edition.id = self._write_search(search, edition, main=main)
         elif not edition.ours:
@@ -219,7 +206,7 @@ class _Admission:
         self._outcome.updated += len(edition.newer)
         self._write_parts(edition)
 
-    def _write_parts(self, edition: _Edition) -> None:
+    def _write_parts(self, edition: Edition) -> None:
         curves, lines, prices = [], [], {}
         for trial in (*edition.new, *edition.newer):
             of = {"search": edition.id, "number": trial["number"]}
@@ -233,7 +220,7 @@ class _Admission:
         self._insert(costs, list(prices.values()))
         self._outcome.reports += len(curves)
 
-    def _write_search(self, search: Row, edition: _Edition, *, main: bool) -> int:
+    def _write_search(self, search: Row, edition: Edition, *, main: bool) -> int:
         origin: dict[str, Any] = {
             "name": search["name"],
             "file": PurePath(self._bundle.where).name,
@@ -257,7 +244,7 @@ class _Admission:
             self._write_steps(made, search["steps"])
         return int(made)
 
-    def _refresh(self, search: Row, edition: _Edition) -> bool:
+    def _refresh(self, search: Row, edition: Edition) -> bool:
         """Bring an imported search up to date when it had gone on since; return whether it had."""
         mine = searches.c.id == edition.id
         now_here = self._connection.execute(sa.select(searches).where(mine)).mappings().one()
@@ -290,7 +277,7 @@ class _Admission:
     def _conflicts(self, search: int, numbers: Sequence[int], before: int) -> int:
         """Return how many of these trials stand beside one of the same key, here before, with another score."""
         other = trials.alias()
-        same = sa.and_(*(other.c[name] == trials.c[name] for name in _SAME))
+        same = sa.and_(*(other.c[name] == trials.c[name] for name in KEY))
         differs = sa.and_(_trained(other), other.c.search <= before, other.c.score != trials.c.score)
         query = (
             sa.select(trials.c.number)
@@ -304,42 +291,6 @@ class _Admission:
 def _trained(table: "sa.FromClause") -> "sa.ColumnElement[bool]":
     """Return whether a trial was trained from scratch to its end."""
     return sa.and_(table.c.reused == "", table.c.inherited == "", table.c.state == str(State.COMPLETED))
-
-
-def _judge(edition: _Edition, trial: Row) -> str:
-    """Say of a trial that comes in: ``known``, ``new``, ``newer``, or ``conflict`` with what has its number here."""
-    here = edition.trials.get(trial["number"])
-    if here is None:
-        return "conflict" if edition.ours else "new"
-    if _content(here) == _content(trial):
-        return "known"
-    if _goes_on(trial, here):
-        return "known"  # ours is further
-    if _goes_on(here, trial) and not edition.ours:
-        return "newer"
-    return "conflict"
-
-
-def _content(trial: Row) -> tuple[Any, ...]:
-    return (
-        *(trial[name] for name in (*_SAME, "state", "score")),
-        None if trial["scores"] is None else from_text(trial["scores"]),
-        bool(trial["reused"]),
-        *_curve(trial),
-    )
-
-
-def _curve(trial: Mapping[str, Any]) -> tuple[Any, ...]:
-    # The metrics as values: their text may be written in another way in a file. Times are no result.
-    return tuple((r["epoch"], r["score"], repr(from_text(r["metrics"]))) for r in trial["reports"])
-
-
-def _goes_on(early: Row, late: Row) -> bool:
-    """Return whether one record of a trial may be an earlier one of the same trial: it had not ended then."""
-    if State(early["state"]).final or any(early[name] != late[name] for name in _SAME):
-        return False
-    begun = _curve(early)
-    return late["attempt"] > early["attempt"] or _curve(late)[: len(begun)] == begun
 
 
 def _only(row: Mapping[str, Any], table: sa.Table) -> Row:
