@@ -11,6 +11,7 @@ from detol.graph.topology import chain
 from detol.results.memory import MemoryDatabase
 from detol.results.weights import WeightsFolder
 from detol.search.controller import Controller
+from detol.search.fidelity import FINISHING
 from detol.search.history import TIME_UP, History
 from detol.search.limits import Limits
 from detol.search.recipe import Recipe
@@ -31,6 +32,13 @@ SPACE = DecisionSpace(
 )
 EPOCHS = 9
 CONSTANT = Recipe(schedule="constant", warmup=0.0)
+
+
+class AllGoOn(PromotingAsha):
+    """Lets all go on that rest, in the order in which they came."""
+
+    def promote(self, paused, peers):
+        return min((trial.number for trial in paused), default=None)
 
 
 def curve_of(candidate, epochs):
@@ -528,14 +536,11 @@ def test_a_continued_trial_answers_and_leaves_a_checkpoint_like_any_other(tmp_pa
 
 
 def test_what_is_taken_over_on_the_way_is_on_record_before_its_own_checkpoint_goes(tmp_path):
-    class Left(PromotingAsha):
-        """Lets all go on at the rungs, and stops them after the second, so that its checkpoint stays."""
+    class Left(AllGoOn):
+        """Stops them after the second rung, so that its checkpoint stays."""
 
         def judge(self, trial, peers):
             return Verdict.STOP if trial.epoch == 5 else Verdict.CONTINUE
-
-        def promote(self, paused, peers):
-            return min((trial.number for trial in paused), default=None)
 
     database, turns = MemoryDatabase(), iter(range(1000))
     controller, first, _ = make(tmp_path, database)
@@ -546,8 +551,23 @@ def test_what_is_taken_over_on_the_way_is_on_record_before_its_own_checkpoint_go
     searched(tmp_path, database, "b", stopper=Left(epochs=EPOCHS))  # the same trainings, some further on
     further = {t.digest: t for t in database.open_search("b", lock=False).trials() if t.extra.get(LEFT)}
     assert any(further[t.digest].epoch > t.epoch for t in rested.values() if t.digest in further)
+
+    taken = []
+
+    def named(submit, store, controller):
+        def checked(job):
+            recorded = next(trial for trial in store.trials() if trial.number == job.number)
+            trial = controller.running[job.number]
+            assert (recorded.weights, recorded.epoch) == (trial.weights, trial.epoch)  # what it goes on from
+            taken.append(trial.extra.get(KNOWN))
+            submit(job)
+
+        return checked
+
     for turn in range(60):  # killed at any turn, each trial has a curve, and a checkpoint that is there
-        controller, resumed, _ = make(tmp_path, database, store=database.open_search("a"), crash=turn % 9 + 1)
+        store = database.open_search("a")
+        controller, resumed, workers = make(tmp_path, database, store=store, crash=turn % 9 + 1, slots=2)
+        workers.submit = named(workers.submit, store, controller)
         try:
             controller.run()
             break
@@ -562,3 +582,64 @@ def test_what_is_taken_over_on_the_way_is_on_record_before_its_own_checkpoint_go
                 assert (tmp_path / trial.weights).is_file()
     check_curves(resumed)
     assert all(t.state.final for t in resumed.trials())
+    assert 5 in taken
+
+
+def seeded(job, event):
+    """A curve that depends on the seed, as those of real trainings do."""
+    if isinstance(event, Ended):
+        return event
+    metrics = {name: value + job.seed % 97 / 1e6 for name, value in event.report.metrics.items()}
+    return replace(event, report=replace(event.report, metrics=metrics))
+
+
+def test_what_the_strategy_was_told_of_a_trial_stays_true_whatever_other_seeds_gave(tmp_path):
+    database, turns = MemoryDatabase(), iter(range(1000))
+    strategy = Guided(SPACE, seed=1)
+    controller, first, _ = make(tmp_path, database, strategy=strategy, change=seeded)
+    controller._watch = lambda search: search.interrupt() if next(turns) == 14 else None
+    controller.run()
+    first.finish("interrupted")
+    told = {t.number: t for t in first.trials() if t.state is State.PAUSED}
+    begun = len(first.trials())
+    searched(tmp_path, database, "b", stopper=Never(), seed=5, reuse="never", trials=36, change=seeded)
+    lines = []
+    controller, resumed, workers = make(
+        tmp_path, database, store=database.open_search("a"), strategy=Guided(SPACE, seed=1), change=seeded,
+        warn=lines.append, stopper=AllGoOn(epochs=EPOCHS),
+    )  # fmt: skip
+    controller.run()
+    assert lines == []
+    for trial in resumed.trials():
+        if trial.number in told:
+            before = told[trial.number]
+            assert (trial.seed, trial.reused) == (before.seed, "")
+            assert trial.reports[: before.epoch] == before.reports
+        elif trial.number >= begun:
+            assert trial.reused.startswith("b/")  # what nobody was told of is answered
+    assert any(job.number in told for job in workers.jobs)
+
+
+def test_one_on_its_way_to_its_end_takes_over_what_came_further_and_its_own_checkpoint_goes_after_that(tmp_path):
+    class Stops(AllGoOn):
+        def judge(self, trial, peers):
+            return Verdict.STOP if trial.epoch == 5 else Verdict.CONTINUE
+
+    database, turns = MemoryDatabase(), iter(range(1000))
+    controller, first, _ = make(tmp_path, database)
+    controller._watch = lambda search: search.interrupt() if next(turns) == 14 else None
+    controller.run()
+    first.finish("interrupted")
+    searched(tmp_path, database, "b", stopper=Stops(epochs=EPOCHS))
+    controller, store, _ = make(tmp_path, database, store=database.open_search("a"))
+    controller._take_up()
+    mine = next(iter(controller._ledger.resting.values()))
+    taken = controller._reuse.begin(controller._ledger.wake(mine.number, **{FINISHING: 1}))
+    assert (taken.state, taken.epoch, taken.extra[KNOWN], taken.extra[CHECKPOINT]) == (State.RUNNING, 5, 5, 3)
+    assert taken.weights.startswith("weights/b/")
+    assert taken.extra[SPARED_EPOCHS] == 3 - mine.epoch
+    assert store.trials()[mine.number] == taken
+    assert (tmp_path / mine.weights).is_file()
+    controller._commit()
+    assert database.open_search("a", lock=False).trials()[mine.number] == taken
+    assert not (tmp_path / mine.weights).is_file()
