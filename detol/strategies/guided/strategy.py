@@ -57,8 +57,8 @@ CANDIDATES = 1_500
 LEADERS = 10
 """The best told, of which candidates of a large space are mutations and crossings."""
 
-DISTRUST = 0.3
-"""Weight of a warm start's sources below which their best is not sought, and the first trials are samples again."""
+DISTRUST = 0.5
+"""Weight of a warm start's sources below which the search goes on as if there were none, until results change that."""
 ANCHORS = (Origin.REFERENCE, Origin.SAMPLE)
 """Origins of trials that no model proposed."""
 
@@ -256,7 +256,11 @@ class Guided(Proposer):
         scores = self._rises.lifted(self._numbers, np.asarray(self._scores))
         scored = np.isfinite(scores)
         if self._warm and scored.sum() <= FOREST:
-            return self._ranking(self._fit_warm(scores, scored))
+            model: Model = self._fit_warm(scores, scored)
+            if sum(self._trust) >= DISTRUST:
+                return self._ranking(model)
+            if len(self._seen) < self._initial:
+                return None  # results speak against the sources before there are enough of them to go without
         if scored.sum() < 2:
             return None
         # What failed by its own fault is as bad as the worst: it is avoided, and its size does not matter.
@@ -265,7 +269,7 @@ class Guided(Proposer):
         self._pool.settle()
         if scored.sum() > FOREST:
             values = standardised(log_regret(scores) if self._warp else scores)
-            model: Model = ForestModel(self._pool, self._grown(values), waiting[-32:], self._open(1, 1))
+            model = ForestModel(self._pool, self._grown(values), waiting[-32:], self._open(1, 1))
         else:
             active = _active(scores)
             some = scores[active]
@@ -276,8 +280,8 @@ class Guided(Proposer):
             model = GaussianModel(self._pool, seen, values, waiting, candidates, self._settings, members)
         return self._ranking(model)
 
-    def _fit_warm(self, scores: NDArray[np.float64], scored: NDArray[np.bool_]) -> Model | None:
-        """Return the model with sources, or ``None`` where they are not to be followed and there is none yet."""
+    def _fit_warm(self, scores: NDArray[np.float64], scored: NDArray[np.bool_]) -> Model:
+        """Return the model with sources, and take note of how far they are to be trusted."""
         waiting = self._waiting()
         self._pool.settle()
         # Without a score there is nothing to be worse than: what failed is left out until there is one.
@@ -292,8 +296,7 @@ class Guided(Proposer):
         candidates = self._open(max(1, len(seen) + len(waiting)), MEMBERS)
         model = TransferModel(self._pool, sources, seen, values, waiting, candidates, self._settings[::2])
         self._trust = model.trust
-        # Results speak against the sources before there are enough of them to go without.
-        return None if sum(self._trust) < DISTRUST and len(self._seen) < self._initial else model
+        return model
 
     def _wants_anchor(self) -> bool:
         """Return whether one proposal should come from elsewhere, so that results can speak against the sources."""
