@@ -20,36 +20,34 @@ Parent: TypeAlias = tuple[Topology, bytes, Transfer]
 
 MEASURED = 256
 """Training samples by which norms that start as identities are set."""
-SETTLING = 0.36
-"""Share of its schedule, at most, in which a training settles into the weights it inherited, at low learning rates."""
-PEAKS = (0.03, 0.1, 0.3)
-"""Highest learning rates of its first cycles, as shares of the recipe's; later ones are as high as the last."""
+SETTLING = 0.3
+"""Share of its schedule in which a training settles into the weights it inherited, at low learning rates."""
+PEAKS = (0.03, 0.3)
+"""Highest learning rates of its two parts, as shares of the recipe's."""
 
 
 def inherited_rate(recipe: Recipe, step: int, steps: int, epochs: int) -> float:
     """Return the learning rate of one step of a training that started from a parent's weights.
 
     The high rates at the start of a schedule would take away what the parent has learnt at the end of its own. So the
-    schedule is first gone through in cycles of one epoch, two, four and so on (warm restarts: Loshchilov and Hutter
-    2017, arXiv 1608.03983, with T_0 = 1 and T_mult = 2), the first ones at a small part of its height: a child that
-    still is what its parent was is as good as it after one epoch, one whose edit broke little after three. In the time
-    that is left it is gone through as from scratch, so that a child whose edit broke more learns it anew.
+    schedule is gone through three times (warm restarts: Loshchilov and Hutter 2017, arXiv 1608.03983). First in one
+    epoch, hardly moving: a child that still computes what its parent did is as good as it after that. Then in a short
+    time at a part of its height, which heals what an edit broke. Then as from scratch in the time that is left, so that
+    a child whose edit broke more learns it anew.
 
     Args:
         recipe: as of :func:`detol.workers.optim.learning_rate`.
         step: likewise.
         steps: likewise.
-        epochs: of the whole training, >= 1; a schedule of less than three has a first cycle of less than one.
+        epochs: of the whole training, >= 1; where that is short, the first part is less than an epoch.
     """
-    most = SETTLING * steps
-    start, length, cycle = 0.0, min(steps / epochs, most), 0
-    while start + length <= most + 1e-9:
-        first, behind = round(start), round(start + length)
-        if step < behind:
-            return PEAKS[min(cycle, len(PEAKS) - 1)] * learning_rate(recipe, step - first, behind - first)
-        start, length, cycle = start + length, 2 * length, cycle + 1
-    first = round(start)
-    return learning_rate(recipe, step - first, steps - first)
+    end = int(SETTLING * steps)
+    first = min(round(steps / epochs), end // 2)
+    if step < first:
+        return PEAKS[0] * learning_rate(recipe, step, first)
+    if step < end:
+        return PEAKS[1] * learning_rate(recipe, step - first, end - first)
+    return learning_rate(recipe, step - end, steps - end)
 
 
 def begin(model: nn.Module, topology: Topology, parent: Parent, data: Tensors) -> Inherited:
