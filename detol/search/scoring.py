@@ -65,10 +65,14 @@ def better(first: Trial, second: Trial | None) -> bool:
     """Whether ``first`` beats ``second`` as the best of a search.
 
     A completed trial beats one that was stopped, whatever their scores: the winner is never chosen at low fidelity.
+    Of equal scores one that was trained here wins, then the lower number, as in the results database.
     """
     if not first.state.scored or first.scores is None:
         return False
     if second is None:
         return True
-    rank = (first.state is State.COMPLETED, first.score)
-    return rank > (second.state is State.COMPLETED, second.score)
+    return _rank(first) > _rank(second)
+
+
+def _rank(trial: Trial) -> tuple[bool, float, bool, int]:
+    return trial.state is State.COMPLETED, trial.score, not trial.reused, -trial.number
