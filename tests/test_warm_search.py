@@ -35,6 +35,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         y = (x[:, 0] + x[:, 1] + 0.2 * place * x[:, 2] > 0).astype(np.int64)
         found[name] = folder / f"{name}.npz"
         np.savez(found[name], x=x, y=y)
+        if name == "first":  # the same results, to be sure that the sources are borne out
+            found["close"] = folder / "close.npz"
+            np.savez(found["close"], x=x * np.float32(1.001), y=y)
     return found
 
 
@@ -68,7 +71,7 @@ Asked = Callable[[str], list[dict[str, object]]]
 
 def test_a_search_begins_with_other_data_sets_and_its_record_names_them(search: Search, asked: Asked) -> None:
     search("a", "first")
-    found = search("b", "second")
+    found = search("b", "close")
     (source,) = asked("b")
     assert source["searches"] == ["a"]
     assert source["data_name"] == "first"

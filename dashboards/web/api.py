@@ -108,6 +108,12 @@ def children(request: Request, ref: _Ref) -> JSONResponse:
     return _json(query.children(found.search, found.trial.number))
 
 
+@router.get("/similar", response_model=list[dict[str, Any]])
+def similar(request: Request, ref: _Ref, limit: _Limit = 10) -> JSONResponse:
+    """Return the topologies nearest to a trial's, among those that ``detol results similar`` has embedded."""
+    return _json(_query(request).similar(ref, limit))
+
+
 @router.get("/compare", response_model=dict[str, Any])
 def compare(request: Request, a: _Ref, b: _Ref) -> JSONResponse:
     """Return the nodes and edges in which the topologies of two trials differ."""

@@ -83,7 +83,8 @@ def trial(request: Request, query: _Database, ref: str) -> Response:
     found = query.resolve(ref)
     if found.ref != ref:
         return RedirectResponse(url("/trial", ref=found.ref), 303)
-    return _answer(request, "trial.html", query.pulse(found.search), lambda: trial_view.trial_view(query, ref))
+    pulse = f"{query.pulse(found.search)} {query.embedded()}"
+    return _answer(request, "trial.html", pulse, lambda: trial_view.trial_view(query, ref))
 
 
 @router.get("/trial/topology.svg")

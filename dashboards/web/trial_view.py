@@ -29,6 +29,8 @@ _FACTS = (
     "created",
     "ended",
 )
+SIMILAR = 8
+"""Similar topologies that are shown."""
 _COSTS = ("params", "multiply_adds", "activation_bytes", "depth")
 
 
@@ -67,6 +69,7 @@ def trial_view(query: Query, ref: str) -> dict[str, Any]:
         "parents": query.some(found.search, found.trial.candidate.parents),
         "children": query.children(found.search, number),
         "lineage": query.lineage(found.ref)[1:],
+        "similar": query.similar(found.ref, SIMILAR),
         "before": number - 1 if number else None,
         "after": number + 1 if number + 1 < total else None,
         "log": _log(found.trial),

@@ -16,7 +16,7 @@ from detol.results.pictures import Point, front_of
 from detol.results.places import Found
 from detol.results.rank import FrontRow, TopRow, Which
 from detol.results.rows import from_text
-from detol.results.schema import costs, data_sets, parents, recipes, searches, trials
+from detol.results.schema import costs, data_sets, embeddings, parents, recipes, searches, trials
 from detol.results.sql import Answer, select
 from detol.results.tables import plain, to_csv, to_json
 from detol.results.totals import SearchRow
@@ -24,6 +24,7 @@ from detol.search.records import Objective, parse_objective
 
 if TYPE_CHECKING:
     from detol.graph.topology import Topology
+    from detol.results.similarity import SimilarRow
     from detol.results.store import Database
 
 __all__ = [
@@ -263,6 +264,23 @@ class Query:
         """Return the trials that derive from one."""
         with self._database.read() as connection:
             return browse.children(connection, search, number)
+
+    def similar(self, ref: str, limit: int = 10) -> "list[SimilarRow]":
+        """Return the scored topologies nearest to a trial's, among those that ``detol results similar`` has embedded.
+
+        Raises:
+            ResultsError: nothing of that name.
+        """
+        from detol.embedding.embedders import embedder
+        from detol.results.similarity import among_stored
+
+        with self._database.read() as connection:
+            return among_stored(connection, ref, embedder("features"), limit=limit)
+
+    def embedded(self) -> int:
+        """Return how many vectors of topologies are stored."""
+        with self._database.read() as connection:
+            return connection.scalar(sa.select(sa.func.count()).select_from(embeddings)) or 0
 
     def counts(self, search: str) -> dict[str, dict[str, int]]:
         """Return how many trials a search has by ``state`` and by ``origin``."""

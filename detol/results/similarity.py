@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from detol.embedding.embedders import Embedder
 from detol.errors import UsageError
-from detol.results import embeddings, places
+from detol.results import embeddings, places, schema
 from detol.results.reader import SCORED
 from detol.results.schema import data_sets, searches, trials
 from detol.search.records import parse_objective
@@ -87,6 +87,29 @@ def similar(
     near = nearest(found[wanted.digest], {digest: found[digest] for digest in others}, limit)
     with database.read() as connection:
         return _rows(connection, near, which)
+
+
+def among_stored(connection: sa.Connection, ref: str, embedder: Embedder, *, limit: int = 10) -> list[SimilarRow]:
+    """Return what :func:`similar` does of the topologies whose vectors are stored; nothing is computed for others.
+
+    For views, which may not write: what ``detol results similar`` has not embedded yet is not there.
+
+    Raises:
+        ResultsError: nothing of that name.
+    """
+    wanted = places.topology(connection, ref)
+    which = _condition(connection, None, None)
+    query = sa.select(trials.c.digest).join(schema.embeddings, schema.embeddings.c.digest == trials.c.digest)
+    query = query.where(
+        which, schema.embeddings.c.encoder == embedder.name, schema.embeddings.c.version == embedder.version
+    )
+    found = embeddings.stored(connection, connection.scalars(query.distinct()).all(), embedder)
+    own = found.pop(wanted.digest, None)
+    if not found:
+        return []
+    if own is None:
+        own = embedder.embed([wanted.candidate.topology])[0]
+    return _rows(connection, nearest(own, found, limit), which)
 
 
 def nearest(one: embeddings.Floats, others: Mapping[str, embeddings.Floats], limit: int) -> list[tuple[str, float]]:

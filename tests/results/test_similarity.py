@@ -12,6 +12,7 @@ from detol.embedding.embedders import Analytical, embedder
 from detol.errors import ResultsError, UsageError
 from detol.graph.digest import digest
 from detol.results import embeddings
+from detol.results.query import Query
 from detol.results.schema import embeddings as table
 from detol.results.similarity import nearest, similar
 from detol.results.store import Database
@@ -165,3 +166,19 @@ def test_command(database, tmp_path):
     assert digest_of("303103")[:15] in shown.stdout or digest_of("303303")[:15] in shown.stdout
     table_csv = run.invoke(app, ["results", "similar", "one/0", "--db", at, "--csv"])
     assert table_csv.stdout.splitlines()[0].startswith("similarity,digest,trial")
+
+
+def test_a_view_sees_what_is_stored_and_computes_nothing(database):
+    query = Query(database)
+    assert query.similar("one/0") == []
+    assert query.embedded() == 0
+    rows = similar(database, "one/0", embedder("features"), limit=3)
+    assert query.similar("one/0", limit=3) == rows
+    assert query.embedded() == len({digest(SPACE.decode(nasbench201.decisions(code))) for code in CODES})
+
+    fill(database, name="two", codes=("323103",), scores=[0.9])
+    # What has no vector yet is not among the answers, but may be asked about.
+    assert query.similar("one/0", limit=3) == rows
+    assert query.similar("two/0", limit=3) == [
+        row for row in similar(database, "two/0", embedder("features"), limit=3) if row.trial.startswith("one/")
+    ]

@@ -7,7 +7,10 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import pytest
 
+from detol.dashboards.web.links import url
+from detol.embedding.embedders import embedder
 from detol.results.query import Query, plain
+from detol.results.similarity import similar
 
 from .conftest import ODD, served
 
@@ -108,6 +111,17 @@ def test_a_search_or_a_digest_leads_to_its_best_trial(ask, database):
         status, headers, _ = ask("/trial?" + urlencode({"ref": ref}))
         assert status == 303
         assert headers["location"].startswith("/trial?ref=")
+
+
+def test_a_trial_shows_the_nearest_of_those_that_are_embedded(ask, database):
+    _, before, text = ask("/trial?ref=first/11")
+    assert 'id="similar"' not in text
+    (nearest,) = similar(database, "first/11", embedder("features"), limit=1)[:1]
+    _, after, text = ask("/trial?ref=first/11", If_None_Match=before["etag"])
+    assert after["etag"] != before["etag"]
+    shown = text[text.index('id="similar"') :]
+    assert f"{url('/compare', a='first/11', b=nearest.trial)}".replace("&", "&amp;") in shown
+    assert json.loads(ask("/api/similar?ref=first/11&limit=1")[2]) == plain(Query(database).similar("first/11", 1))
 
 
 def test_the_api_gives_what_the_queries_give(ask, database):
