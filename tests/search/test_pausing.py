@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from detol.execution.simulated import Answer, SimulatedClock, SimulatedExecutor
+from detol.execution.simulated import Answer, SimulatedClock
 from detol.graph.ops import op
 from detol.graph.topology import chain
 from detol.results.memory import MemoryDatabase
@@ -25,6 +25,8 @@ from detol.strategies.evolution import AgeingEvolution
 from detol.strategies.guided import Guided
 from detol.strategies.random_search import RandomSearch
 from detol.tracking.null import NullTracker
+
+from .conftest import Crash, Watched
 
 SPACE = DecisionSpace(
     "layers",
@@ -69,29 +71,6 @@ class Table:
         if kernel in self.bad:
             curve = [math.nan] * EPOCHS
         return Answer({}, float(EPOCHS), [{"val_accuracy": value} for value in curve])
-
-
-class Watched(SimulatedExecutor):
-    """Notes the jobs; may change an event or crash before a poll."""
-
-    def __init__(self, *args, change=lambda job, event: event, crash=math.inf, **options):
-        super().__init__(*args, **options)
-        self.jobs, self.change, self.crash, self.polls = [], change, crash, 0
-
-    def submit(self, job):
-        self.jobs.append(job)
-        super().submit(job)
-
-    def poll(self, timeout):
-        self.polls += 1
-        if self.polls > self.crash:
-            raise Crash
-        jobs = {job.number: job for job in self.jobs}
-        return [self.change(jobs[event.number], event) for event in super().poll(timeout)]
-
-
-class Crash(Exception):
-    pass
 
 
 class Told(RandomSearch):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from detol.execution.simulated import Answer, SimulatedClock, SimulatedExecutor
+from detol.execution.simulated import Answer, SimulatedClock
 from detol.graph.ops import op
 from detol.graph.topology import chain
 from detol.results.memory import MemoryDatabase
@@ -24,6 +24,8 @@ from detol.stopping.promotion import PromotingAsha
 from detol.strategies.guided import Guided
 from detol.strategies.random_search import RandomSearch
 from detol.tracking.null import NullTracker
+
+from .conftest import Crash, Watched
 
 SPACE = DecisionSpace(
     "layers",
@@ -56,29 +58,6 @@ class Table:
     def answer(self, candidate):
         curve = [{"val_accuracy": value} for value in curve_of(candidate, self.epochs)]
         return Answer({}, float(self.epochs), curve)
-
-
-class Watched(SimulatedExecutor):
-    """Notes the jobs; may change an event or crash before a poll."""
-
-    def __init__(self, *args, change=lambda job, event: event, crash=math.inf):
-        super().__init__(*args)
-        self.jobs, self.change, self.crash, self.polls = [], change, crash, 0
-
-    def submit(self, job):
-        self.jobs.append(job)
-        super().submit(job)
-
-    def poll(self, timeout):
-        self.polls += 1
-        if self.polls > self.crash:
-            raise Crash
-        jobs = {job.number: job for job in self.jobs}
-        return [self.change(jobs[event.number], event) for event in super().poll(timeout)]
-
-
-class Crash(Exception):
-    pass
 
 
 class Never:

@@ -6,10 +6,10 @@ from scipy.stats import norm
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import PairwiseKernel
 
+from detol.embedding.warp import log_regret, standardised
 from detol.strategies.guided.acquisition import expected_improvement
 from detol.strategies.guided.gaussian import Distances, Posterior, best_members, evidence
 from detol.strategies.guided.kernels import Settings, mixture, spread
-from detol.strategies.guided.warp import log_regret, standardised
 
 
 def points(count, seed=0):

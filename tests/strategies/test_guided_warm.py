@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from detol.embedding.warp import log_regret, standardised
 from detol.search.records import Candidate, Origin, State, Trial
 from detol.search.warm import WarmRecord, WarmSource
 from detol.spaces.decisions import Choice, Decisions
@@ -23,7 +24,6 @@ from detol.strategies.guided.source import (
     fit_sources,
 )
 from detol.strategies.guided.transfer import TransferModel
-from detol.strategies.guided.warp import log_regret, standardised
 
 SMALL = DecisionSpace(
     "small",

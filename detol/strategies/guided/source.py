@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from detol.embedding.graph_features import Floats
+from detol.embedding.warp import log_regret, standardised
 from detol.strategies.guided.gaussian import MEAN_PRECISION, SCALE_WEIGHT, Distances, best_members
 from detol.strategies.guided.kernels import Settings, mixture
 from detol.strategies.guided.pool import Pool
-from detol.strategies.guided.warp import log_regret, standardised
 
 MEMBERS = 2
 """Settings of the kernel that a single source's process is kept under, those that explain it best; of several one."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from detol.embedding.graph_features import Floats
+from detol.embedding.warp import log_regret, standardised
 from detol.errors import UsageError, unknown
 from detol.search.protocols import SearchSpace
 from detol.search.records import Candidate, Origin, State, Trial
@@ -33,7 +34,6 @@ from detol.strategies.guided.prices import prices
 from detol.strategies.guided.rises import Rises
 from detol.strategies.guided.transfer import MEMBERS, TransferModel
 from detol.strategies.guided.warm import Warmth
-from detol.strategies.guided.warp import log_regret, standardised
 
 SETTINGS = 48
 """Settings of the kernel that are compared."""
