@@ -30,7 +30,7 @@ def compare(space: Path, table: Path, options: Any) -> dict[str, Any]:
     chosen = options.strategies.split(",") if options.strategies else STRATEGIES
     slow = {"optuna:GPSampler": options.gp_seeds}
     entries = [Entry(name, seeds=slow.get(name, 0)) for name in chosen]
-    protocol = Protocol(trials=options.trials)
+    protocol = Protocol(trials=options.trials, until_best=True)
     found = answer(opened, protocol, entries, wire.strategy, seeds=options.seeds, processes=options.processes)
     print(f"{space.stem}: {found['seconds']:.0f} s", file=sys.stderr)
     return found

@@ -103,7 +103,7 @@ def tabular(options: argparse.Namespace) -> dict[str, Any]:
             entries = [Entry(n, guided if n == "guided" else {}) for n in names if n == "guided" or mode != "reversed"]
             made = answer(
                 table,
-                Protocol(trials=options.trials),
+                Protocol(trials=options.trials, until_best=True),
                 entries,
                 wire.strategy,
                 seeds=options.seeds,

@@ -72,6 +72,7 @@ def answer(
             "workers": protocol.workers,
             "identity": protocol.identity,
             "charged": protocol.charge,
+            "until_best": protocol.until_best,
         },
         "device": f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores",
         "versions": versions(),

@@ -34,6 +34,8 @@ class Protocol:
         identity: ``row``: each row of the table is a training of its own, as in the literature; ``network``: rows of
             equal networks are one, never proposed twice.
         charge: whether the strategy's own time passes on the simulated clock.
+        until_best: whether a search ends when it has found the table's best. What is said of incumbents stays the same,
+            since no later training can replace them; only the duplicates and seconds of what would follow are not seen.
 
     Raises:
         UsageError: a value against its rule, or no bound.
@@ -44,6 +46,7 @@ class Protocol:
     workers: int = 1
     identity: str = "row"
     charge: bool = False
+    until_best: bool = False
 
     def __post_init__(self) -> None:
         if math.isinf(self.trials) and math.isinf(self.seconds):
@@ -121,6 +124,7 @@ def run(table: BenchTable, strategy: Strategy, protocol: Protocol, *, seed: int 
         tracker=NullTracker(),
         keeper=log,
         clock=clock,
+        watch=lambda controller: controller.interrupt() if protocol.until_best and log.found(best) else None,
     ).run()
     return Run(
         rows=np.asarray(log.rows, np.int64),
@@ -158,7 +162,12 @@ class _Log:
     rows: list[int] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
     digests: list[str] = field(default_factory=list)
+    top: float = -math.inf
     name: str = "bench"
+
+    def found(self, best: str) -> bool:
+        """Return whether the best row, or one that scores as much or is its network, was trained."""
+        return self.top == self.table.scores[self.table.best] or (bool(best) and best in self.digests)
 
     def add(self, trial: Trial) -> None:
         pass
@@ -167,6 +176,7 @@ class _Log:
         end = trial.extra.get("simulated_end")
         if trial.state is State.COMPLETED and isinstance(end, float) and end <= self.protocol.seconds:
             self.rows.append(self.table.row(trial.candidate))
+            self.top = max(self.top, float(self.table.scores[self.rows[-1]]))
             self.ends.append(end)
             self.digests.append(trial.digest)
 

@@ -27,7 +27,7 @@ def summary(name: str, table: BenchTable, protocol: Protocol, runs: Sequence[Run
     trainings.
     """
     budget = int(protocol.trials) if np.isfinite(protocol.trials) else max(1, max(len(run.rows) for run in runs))
-    length = min(budget, max(1, max(len(run.rows) for run in runs)))
+    length = budget if protocol.until_best else min(budget, max(1, max(len(run.rows) for run in runs)))
     needed, found = _to_best(table, protocol, runs, budget)
     incumbents = np.stack([_incumbents(table, run, length) for run in runs])
     scores = table.scores[incumbents]

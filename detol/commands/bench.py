@@ -31,6 +31,10 @@ def bench(
     charge: Annotated[
         bool, Option("--charge", help="Let the strategy's own time pass on the simulated clock (not reproducible).")
     ] = False,
+    until_best: Annotated[
+        bool,
+        Option("--until-best", help="End each search when it has found the table's best: same incumbents, less time."),
+    ] = False,
     identity: Annotated[str, Option("--identity", help="What counts as one training: row, or network.")] = "row",
     seeds: Annotated[int, Option("--seeds", help="Searches of each strategy.")] = 100,
     set_: Annotated[
@@ -64,6 +68,7 @@ def bench(
         workers=workers,
         identity=identity,
         charge=charge,
+        until_best=until_best,
     )
     goal = parse_objective(objective[0])
     opened = open_table(

@@ -250,3 +250,26 @@ def test_columns():
     assert Column.parse("a*12/200") == Column("a", 0.06)
     assert Column.parse("a*2") == Column("a", 2.0)
     assert Column.parse("a") == Column("a")
+
+
+@pytest.mark.parametrize("strategy", ["random", "local_search", "evolution"])
+@pytest.mark.parametrize("identity", ["row", "network"])
+def test_a_search_that_ends_with_the_best_says_the_same_of_incumbents(table, strategy, identity):
+    whole, until = (
+        answer(
+            table,
+            Protocol(trials=40, identity=identity, until_best=until_best),
+            [Entry(strategy)],
+            wire.strategy,
+            seeds=5,
+            processes=1,
+        )["strategies"][0]
+        for until_best in (False, True)
+    )
+    assert until["trainings"] < whole["trainings"]
+    assert until["found"] == 1.0
+    for name in ("mean_trainings_to_best", "median_trainings_to_best", "found"):
+        assert until[name] == whole[name]
+    assert until["found_by"] | whole["found_by"] == until["found_by"]
+    assert {k: until["best"][k] for k in whole["best"]} == whole["best"]
+    assert {k: until["test"]["test"][k] for k in whole["test"]["test"]} == whole["test"]["test"]
