@@ -26,8 +26,9 @@ from detol.workers.optim import Optimiser, learning_rate
 from detol.workers.outcome import one_line
 from detol.workers.start import Parent, begin, inherited_rate, optimiser_tensors, remember, settle
 from detol.workers.state import Stamp, read, save
-from detol.workers.step import Criterion, memory_faults, mix, precision, seeded
-from detol.workers.tensors import Tensors, batches, load, steps_of
+from detol.workers.step import Criterion, memory_faults, mix, seeded
+from detol.workers.stepping import Epoch, Learner, Position, Schedule, choose
+from detol.workers.tensors import Tensors, load
 
 if TYPE_CHECKING:
     from detol.workers.data.dataset import Dataset
@@ -58,6 +59,8 @@ class Training:
         model: the network.
         curve: the reports so far, those before the checkpoint included.
         inherited: share of its parameters that come from the parent; ``None`` without one.
+        position: what is completed, on this rank, of the epoch under way. A training whose step failed goes on behind
+            the last completed one when ``reports`` is called again.
 
     Raises:
         CheckpointError: a checkpoint that cannot be read, or one of another training.
@@ -101,6 +104,9 @@ class Training:
             self._called = self._group.wrap(model, sync_norm=recipe.sync_norm)
             self.model = plain(self._called)
             self._optimiser = Optimiser(self.model, recipe)
+            self._schedule = Schedule.of(len(self._data.train), recipe, self._group.width, epochs)
+            self._step = choose(self._learner())
+            self.position = Position(0)
             if parent and started:
                 remember(self.model, self._optimiser, parent, started)
         self.inherited = started.share if started else None
@@ -172,6 +178,12 @@ class Training:
         with memory_faults():
             return measured(names, self.model, self._topology, self._data)
 
+    def _learner(self) -> Learner:
+        """Return what a step works on."""
+        return Learner(
+            self._called, self._data, self._recipe, self._group, self._augment, self._criterion, self._optimiser
+        )
+
     def _go_on(self, checkpoint: bytes) -> None:
         """Take over the state of the same training as it was after some epoch."""
         saved = read(checkpoint, self._stamp)
@@ -191,36 +203,26 @@ class Training:
         return {"target_mean": repr(self._data.target_mean), "target_std": repr(self._data.target_std)}
 
     def _train(self, epoch: int) -> float | None:
-        """Train one epoch; return the mean loss over its samples, or ``None`` when a stop ended it."""
-        data, group, recipe = self._data, self._group, self._recipe
-        rows = data.train
+        """Train one epoch, or what is left of it; return the mean loss over its samples, ``None`` after a stop."""
+        group = self._group
+        if self.position.epoch != epoch:
+            self.position = Position(epoch)
         generator = torch.Generator(self._device).manual_seed(mix(self._seed, epoch))
-        order = torch.randperm(len(rows), generator=generator, device=self._device)
-        steps = steps_of(len(rows), recipe.batch_size, group.width)
-        total = torch.zeros((), device=self._device)
+        rows = len(self._data.train)
+        drawn = Epoch.drawn(epoch, rows, self._schedule.rates(epoch, self._rate), self._augment, generator)
         finite = True
         self._called.train()
-        for number, batch in enumerate(batches(len(rows), recipe.batch_size, group.width, order)):
+        self._step.begin(drawn)
+        for batch in drawn.batches(self.position.step):
             if self._ends(finite, epoch):
                 return None
-
-            # All ranks draw for the global batch and take their shard, so that widths see the same samples.
+            loss = self._step(batch)
             shard = group.shard(len(batch))
-            draws = self._augment.draw(len(batch), generator)
-            mine = batch[shard]
-            x = self._augment(rows.x[mine], draws[shard] if draws is not None else None)
-            with precision(recipe, self._device):
-                output = self._called(data.standardised(x))
-                loss = self._criterion(output.float(), rows.y[mine])
-
-            # The ranks' gradients are averaged: times the width over the global batch makes that a mean over samples.
-            (loss * (group.width / len(batch))).backward()  # type: ignore[no-untyped-call]
-            self._optimiser.step(self._rate((epoch - 1) * steps + number, self._epochs * steps))
-
-            total += loss.detach()
+            self.position.advance(loss, shard.stop - shard.start)
             # Looking at a loss waits for the device: on an accelerator once an epoch is enough.
             finite = self._device.type != "cpu" or math.isfinite(loss.item())
-        mean = group.total(total).item() / len(rows)
+        assert self.position.loss is not None
+        mean = group.total(self.position.loss).item() / rows
         # The epoch is whole, so a stop takes effect at the next boundary, after its report.
         self._ends(math.isfinite(mean), epoch)
         return mean

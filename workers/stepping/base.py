@@ -1,0 +1,69 @@
+"""The seam: what a step works on, and what it does."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor, nn
+
+from detol.search.recipe import Recipe
+from detol.workers.augment import Augmenter
+from detol.workers.group import Group
+from detol.workers.optim import Optimiser
+from detol.workers.step import Criterion, precision
+from detol.workers.stepping.epoch import Batch, Epoch
+from detol.workers.tensors import Tensors
+
+
+class Step(Protocol):
+    """One kind of training step. Called from one thread, all ranks in the same order.
+
+    After a call that returned, weights, buffers and optimiser are those after the step, on every rank. After one that
+    raised they are those before it, but for the running statistics of batch norm, and gradients may be left behind.
+
+    Attributes:
+        kind: ``eager`` or ``graph``.
+        why: why it is not a quicker kind; empty for the quickest.
+    """
+
+    kind: str
+    why: str
+
+    def begin(self, epoch: Epoch) -> None:
+        """Get ready for an epoch; called before its first step, and before the first after a resumption within it."""
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Take the step; return the loss summed over this rank's samples, a scalar on the device, detached.
+
+        The tensor may be written to by the next step.
+        """
+
+
+@dataclass(frozen=True)
+class Learner:
+    """What a step works on.
+
+    Args:
+        called: the network as it is called in training (under DistributedDataParallel where there are ranks).
+        data: whose training split is learnt.
+        recipe: how.
+        group: the ranks.
+        augment: of the recipe.
+        criterion: of the recipe.
+        optimiser: over the parameters of the network.
+    """
+
+    called: nn.Module
+    data: Tensors
+    recipe: Recipe
+    group: Group
+    augment: Augmenter
+    criterion: Criterion
+    optimiser: Optimiser
+
+    def loss(self, samples: Tensor, draws: Tensor | None) -> Tensor:
+        """Return the loss summed over some samples of the training split, augmented by their draws."""
+        rows = self.data.train
+        x = self.augment(rows.x[samples], draws)
+        with precision(self.recipe, self.data.device):
+            output = self.called(self.data.standardised(x))
+            return self.criterion(output.float(), rows.y[samples])
