@@ -5,7 +5,7 @@ A table answers in place of training: what a candidate scores, and how long it t
 
 import heapq
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,11 +48,19 @@ class Answer:
         metrics: by name, in natural units, after the last epoch.
         seconds: how long the whole training takes, >= 0.
         curve: the metrics after each epoch, as many as the job has epochs; empty where the table knows the last alone.
+        wide: seconds of the whole training at a width, where they depend on it; ``None``: ``seconds`` at any width.
+        setup: seconds before a job of more than one rank begins.
     """
 
     metrics: Mapping[str, float]
     seconds: float
     curve: Sequence[Mapping[str, float]] = ()
+    wide: Callable[[int], float] | None = None
+    setup: float = 0.0
+
+    def at(self, width: int) -> float:
+        """Return the seconds of the whole training at a width, without the set-up."""
+        return self.seconds if self.wide is None else self.wide(width)
 
 
 class Table(Protocol):
@@ -208,7 +216,8 @@ class _Running:
             raise UsageError(f"the table knows {len(curve)} epochs of trial {job.number}, it has {job.epochs}")
         self.first = epoch_of(job.checkpoint, job.epochs) if job.checkpoint and curve else 0
         self.epoch = self.first
-        self.pace = self.answer.seconds / (job.epochs if curve else 1)
+        self.pace = self.answer.at(job.width) / (job.epochs if curve else 1)
+        self.setup = self.answer.setup if job.width > 1 else 0.0
 
     @property
     def late(self) -> bool:
@@ -223,7 +232,7 @@ class _Running:
     @property
     def _over(self) -> float:
         """Seconds from the start of the job to the end of its next epoch."""
-        return self.pace * (self.epoch - self.first + 1)
+        return self.setup + self.pace * (self.epoch - self.first + 1)
 
     def report(self) -> Report:
         """Return the next report."""

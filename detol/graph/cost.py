@@ -38,12 +38,39 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
+class Product:
+    """The matrix product of a layer, for one sample and one group: (places x inner) by (inner x outputs).
+
+    Args:
+        places: positions of the output; 1 for a linear layer.
+        inner: input channels of the group times the kernel's area.
+        outputs: output channels of the group.
+        groups: how many such products there are; as many as channels in a depthwise convolution.
+        area: of the kernel, 1 for a linear layer and a 1x1 convolution.
+        flat: whether it is a linear layer.
+    """
+
+    places: int
+    inner: int
+    outputs: int
+    groups: int = 1
+    area: int = 1
+    flat: bool = False
+
+    @property
+    def multiply_adds(self) -> int:
+        """Multiplications with an addition, for one sample forwards."""
+        return self.places * self.inner * self.outputs * self.groups
+
+
+@dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer's parameters, multiply-adds and output values, for one sample."""
+    """One layer's parameters, multiply-adds and output values, for one sample; and its product, if it has one."""
 
     params: int
     multiply_adds: int
     values: int
+    product: Product | None = None
 
 
 Rule: TypeAlias = Callable[[Operation, Shape, Shape], Sequence[Layer]]
@@ -88,6 +115,15 @@ def node_costs(topology: Topology, shape: Sequence[int], outputs: int) -> Mappin
     return costs | {"head": _total(head(found.output, outputs), 0, 0)}
 
 
+def layers(topology: Topology, shape: Sequence[int], outputs: int) -> Sequence[Layer]:
+    """Return the layers of a network one by one, in the order of the forward pass; they add up to ``cost``.
+
+    A projection stands before the node that is the first to want it. Errors as :func:`cost`.
+    """
+    found = plan(topology, shape)
+    return (*_layers(found), *head(found.output, outputs))
+
+
 def memory(topology: Topology, shape: Sequence[int], outputs: int, batch_size: int, *, slots: int = 2) -> int:
     """Return an estimate of the bytes that training takes, in float32, without the library's own.
 
@@ -112,10 +148,13 @@ def _total(layers: Sequence[Layer], entering: int, deep: int) -> Cost:
 
 def _layers(found: Plan) -> list[Layer]:
     layers: list[Layer] = []
+    made: set[tuple[str, Shape]] = set()
     for step in found.steps:
+        for term in step.terms:
+            if term.projected and (term.source, term.after) not in made:
+                made.add((term.source, term.after))
+                layers += projection(term.before, term.after)
         layers += _step_layers(step.work, step.terms, step.before, step.after)
-    for term in found.projections:
-        layers += projection(term.before, term.after)
     return layers
 
 
@@ -132,8 +171,10 @@ def _step_layers(work: Operation | Plan, terms: Sequence[Term], before: Shape, a
 
 def convolution(channels: int, after: Shape, kernel: int = 1, *, groups: int = 1, bias: bool = False) -> Layer:
     """Return the cost of a convolution of some input channels; on vectors (kernel 1) of a linear layer."""
-    window = channels // groups * kernel ** (len(after) - 1)
-    return Layer(after[0] * (window + bias), prod(after) * window, prod(after))
+    area = kernel ** (len(after) - 1)
+    window = channels // groups * area
+    product = Product(prod(after[1:]), window, after[0] // groups, groups, area, flat=len(after) == 1)
+    return Layer(after[0] * (window + bias), prod(after) * window, prod(after), product)
 
 
 def normalisation(after: Shape) -> Layer:

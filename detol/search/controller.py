@@ -18,6 +18,7 @@ from detol.search.protocols import Clock, Executor, Keeper, Stopper, Store, Stra
 from detol.search.records import Candidate, Ended, Event, Job, Reported, State, Trial, Verdict
 from detol.search.reuse import Reuse
 from detol.search.scoring import with_end, with_report
+from detol.search.seats import Seats, proposals_left
 from detol.search.seeds import trial_seed
 from detol.search.spared import CHECKPOINT, KNOWN
 from detol.search.tally import Tally
@@ -66,6 +67,7 @@ class Controller:
         self._fidelity = Fidelity(task, stopper, keeper, self._ledger, warn)
         parts = (stopper, keeper, self._fidelity, self._ledger, clock)
         self._reuse = Reuse(task, store, *parts, over=self._inheritance.over, measures=bool(self._measures))
+        self._seats = Seats(task, executor, self._ledger, self._fidelity, clock)
         self._references: deque[Candidate] = deque()
         self._stopping: dict[int, str] = {}
         self._retried: set[int] = set()
@@ -149,12 +151,10 @@ class Controller:
     def _start(self, room: int) -> bool:
         """Start something on free workers, or end something; return whether there may be more to do."""
         if self._ledger.waiting:
-            self._submit(self._ledger.waiting.popleft())
-            return True
+            return self._submit(self._ledger.waiting.popleft())
         on = self._fidelity.promoted(self.task.limits.seconds - self.seconds)
         if on:
-            self._submit(on)
-            return True
+            return self._submit(on)
         if not self._ended and self._left >= 1:
             self._propose(int(min(room, self._left)))
             return True
@@ -162,8 +162,8 @@ class Controller:
             return False  # what runs may still come to rest, and be among the best
         on = self._fidelity.finisher()
         if on:
-            self._submit(on)
-        elif not self._ledger.running and not self._ledger.awaited:
+            return self._submit(on)
+        if not self._ledger.running and not self._ledger.awaited:
             self._fidelity.settle()
         else:
             return False
@@ -178,11 +178,13 @@ class Controller:
         return winner is not None
 
     def _propose(self, count: int) -> None:
-        candidates = self._candidates(count)
+        candidates, room = self._candidates(count), True
         for candidate in candidates:
             trial = self._admit(candidate)
-            if trial:
-                self._submit(trial)
+            if trial and room:
+                room = self._submit(trial)
+            elif trial:
+                self._ledger.wait(trial)
         if not candidates:
             over = f"the space {self.task.space.name} is exhausted: every topology in it was proposed"
             self._ended = getattr(self._strategy, "over", over)
@@ -228,10 +230,16 @@ class Controller:
         self._ledger.add(trial)
         return trial
 
-    def _submit(self, trial: Trial) -> None:
-        mine = self._reuse.begin(trial)
+    def _submit(self, trial: Trial) -> bool:
+        """Give a trial its workers; return whether others may have what is left: not while it waits for more."""
+        left = 0.0 if self._ended else proposals_left(self._left, self.task.space.size, self._next)
+        seated = self._seats.choose(trial, left)
+        if seated is None:
+            self._ledger.wait(trial, first=True)
+            return False
+        mine = self._reuse.begin(seated)
         if mine is None:
-            return
+            return True
         trial = mine
         milestone = self._fidelity.milestone(trial)
         trial, checkpoint = self._fidelity.checkpoint(trial)
@@ -257,6 +265,8 @@ class Controller:
             measures=self._measures,
         )
         self._executor.submit(job)
+        self._seats.began(trial.number, milestone)
+        return True
 
     def _expect_a_worker(self) -> None:
         """Give up when no worker comes up at all (watchdog: work is waiting and nothing runs)."""
@@ -284,9 +294,11 @@ class Controller:
         if isinstance(event, Reported):
             self._reported(self.running[event.number], event)
         else:
+            self._seats.ended(event.number)
             self._attempt_ended(self._ledger.running.pop(event.number), event)
 
     def _reported(self, trial: Trial, event: Reported) -> None:
+        self._seats.reported(trial.number)
         if event.report.epoch <= trial.epoch:  # known: from before its checkpoint, or from another search's curve
             self._ledger.run(replace(trial, seconds=trial.seconds + event.report.seconds))
             return

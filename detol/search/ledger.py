@@ -10,7 +10,9 @@ from detol.graph.topology import chain
 from detol.search.history import number_of, shown, telling
 from detol.search.protocols import Store, Strategy, Telling, Tracker
 from detol.search.records import Candidate, Event, Objective, Origin, Report, State, Trial
+from detol.search.spared import KNOWN
 from detol.search.tally import Tally
+from detol.search.widths import FORECAST
 from detol.spaces.decisions import Decisions
 
 AWAITED = "awaits"
@@ -211,9 +213,10 @@ def _bare(epoch: int) -> Report:
 
 def _thin(trial: Trial, objectives: Sequence[Objective]) -> Trial:
     """Return what a stopper needs of a finished trial: its curves; not its network, which would fill the memory."""
+    foretold = {} if trial.reused or KNOWN in trial.extra else {k: v for k, v in trial.extra.items() if k == FORECAST}
     if len(objectives) < 2:
-        return replace(trial, candidate=_NOBODY, reports=tuple(_bare(r.epoch) for r in trial.reports), extra={})
+        return replace(trial, candidate=_NOBODY, reports=tuple(_bare(r.epoch) for r in trial.reports), extra=foretold)
     names = [objective.metric for objective in objectives]
     reports = [replace(r, metrics={k: r.metrics[k] for k in names if k in r.metrics}) for r in trial.reports]
     extra = {k: trial.extra[k] for k in names if k in trial.extra}
-    return replace(trial, candidate=_NOBODY, reports=tuple(reports), extra=extra)
+    return replace(trial, candidate=_NOBODY, reports=tuple(reports), extra=extra | foretold)

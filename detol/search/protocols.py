@@ -14,6 +14,7 @@ import numpy as np
 
 from detol.graph.topology import Topology
 from detol.search.records import Candidate, Event, Job, Trial, Verdict
+from detol.search.widths import Leg, Situation, Width
 from detol.spaces.decisions import Choice, Decisions
 
 Telling: TypeAlias = int | tuple[int, int]
@@ -134,6 +135,19 @@ class Pauser(Stopper, Protocol):
 
     def promote(self, paused: Sequence[Trial], peers: Iterable[Trial]) -> int | None:
         """Return the number of the resting trial that goes on now, or ``None``; ``peers`` are all other trials."""
+        ...
+
+
+@runtime_checkable
+class Widths(Protocol):
+    """Chooses how many ranks train a trial. Pure: no clock, no writes, no randomness.
+
+    It is asked whenever a trial starts or goes on, and again at each turn for one that it lets wait. So that a search
+    always goes on, an answer is at most ``situation.workers``, and at most ``situation.free`` while nothing runs.
+    """
+
+    def choose(self, leg: Leg, situation: Situation) -> Width:
+        """Return the ranks of the trial on this leg, >= 1, and why; more than are free: it waits for them."""
         ...
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from detol.search.limits import Limits
-from detol.search.protocols import SearchSpace
+from detol.search.protocols import SearchSpace, Widths
 from detol.search.recipe import Recipe
 from detol.search.records import Candidate, Objective, Origin
 from detol.search.tally import Tally
@@ -31,7 +31,8 @@ class Task:
         objectives: the first is the primary one.
         seed: of the search.
         limits: its bounds.
-        width: ranks of each trial.
+        width: ranks of each trial; with ``widths`` the least that one has.
+        widths: chooses the ranks of each trial; ``None``: all have ``width``.
         references: whether the space's reference topologies are tried first.
         assess: costs of a topology, and whether it may be trained.
         inherit: how a candidate takes over the weights of a trained parent (``match``, ``morph``), or ``off``. One that
@@ -47,6 +48,7 @@ class Task:
     seed: int = 0
     limits: Limits = field(default_factory=Limits)
     width: int = 1
+    widths: Widths | None = None
     references: bool = True
     assess: Callable[[Candidate], Assessment] = lambda _: Assessment()
     inherit: str = "off"

@@ -1,0 +1,110 @@
+"""How long trials will take at each width: the model of a step, corrected by what was measured of trials so far."""
+
+import statistics
+from collections.abc import Sequence
+
+from detol.errors import TopologyError
+from detol.graph.topology import Topology
+from detol.scaling.machine import Machine
+from detol.scaling.presets import guessed
+from detol.scaling.step import step
+from detol.scaling.work import Work
+from detol.search.records import Trial
+from detol.search.spared import KNOWN
+from detol.search.widths import FORECAST, Leg
+
+LATEST = 25
+"""Ended trials whose measured seconds correct the model."""
+
+FORWARD = 1 / 3
+"""Share of a step's computing that a forward pass takes: validation."""
+
+
+class Forecast:
+    """Foretells the seconds of trials.
+
+    Args:
+        machine: where they train.
+        shape: of one sample.
+        outputs: of the networks.
+        samples: that an epoch trains on, >= 1.
+        validation: samples that it is measured on.
+        batch: samples of a step, over all ranks.
+        value_bytes: of one number of a sample.
+        compression: how many times fewer bytes are sent than the gradients have in 32 bit.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        *,
+        shape: Sequence[int],
+        outputs: int,
+        samples: int,
+        validation: int = 0,
+        batch: int = 64,
+        value_bytes: float = 4.0,
+        compression: float = 1.0,
+    ) -> None:
+        self.machine = machine
+        self._shape, self._outputs, self._value_bytes = tuple(shape), outputs, value_bytes
+        self._samples, self._validation, self._batch = samples, validation, batch
+        self._compression = compression
+        self._works: dict[str, Work | None] = {}
+        self._known: dict[tuple[str, int], float] = {}
+
+    @property
+    def most(self) -> int:
+        """The most ranks that have samples to train on: two each, as batch norm needs."""
+        return max(1, min(self._batch, self._samples) // 2)
+
+    def epoch_seconds(self, trial: Trial, width: int) -> float:
+        """Return the seconds of one epoch by the model alone; 0 for a network that it cannot count."""
+        key = (trial.digest, width)
+        if key not in self._known:
+            self._known[key] = self._epoch(trial.digest, trial.candidate.topology, width)
+        return self._known[key]
+
+    def measured(self, ended: Sequence[Trial]) -> bool:
+        """Return whether seconds can be foretold: the machine was measured, or a trial of this search was."""
+        return not guessed(self.machine) or any(FORECAST in trial.extra for trial in ended)
+
+    def correction(self, ended: Sequence[Trial]) -> float:
+        """Return how many times longer epochs took than was foretold: the median of the latest trials."""
+        ratios = []
+        for trial in reversed(ended):
+            foretold = float(trial.extra.get(FORECAST, 0.0))
+            if foretold > 0 and trial.epoch and trial.seconds > 0:
+                ratios.append(trial.seconds / trial.epoch / foretold)
+            if len(ratios) == LATEST:
+                break
+        return statistics.median(ratios) if ratios else 1.0
+
+    def seconds(self, leg: Leg, width: int, correction: float = 1.0) -> float:
+        """Return the seconds of what is left of a leg at a width, forming the group included.
+
+        A trial that has trained here already is foretold by its own last epoch: only the ratio of two widths is the
+        model's then.
+        """
+        trial = leg.trial
+        model = self.epoch_seconds(trial, width)
+        own = trial.reports[-1].seconds if trial.reports and KNOWN not in trial.extra else 0.0
+        before = self.epoch_seconds(trial, trial.width) if own > 0 else 0.0
+        pace = own * model / before if before > 0 else correction * model
+        return leg.epochs * pace + (self.machine.setup if width > 1 else 0.0)
+
+    def _epoch(self, digest: str, topology: Topology, width: int) -> float:
+        if digest not in self._works:
+            try:
+                self._works[digest] = Work.of(topology, self._shape, self._outputs, value_bytes=self._value_bytes)
+            except TopologyError:
+                self._works[digest] = None
+        work = self._works[digest]
+        if work is None:
+            return 0.0
+        # As detol.workers.tensors cuts an epoch: batches of equal size, none above the recipe's.
+        steps = max(1, min(-(-self._samples // self._batch), self._samples // (2 * width)))
+        batch = -(-self._samples // steps)
+        one = step(work, self.machine, batch, width, compression=self._compression)
+        looked = FORWARD * (one.compute + one.skinny) / one.local * self._validation / one.width
+        return steps * one.seconds + looked
