@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from detol.errors import DataError, unknown
+from detol.workers.data.lazy import Selection
 from detol.workers.data.raw import Array, Part, Raw
 
 ROLES = ("x", "y", "x_train", "y_train", "x_validation", "y_validation", "x_test", "y_test", "classes")
@@ -29,6 +30,7 @@ def read(
     get: Callable[[str], Array],
     variables: Mapping[str, str] | None,
     target: str | int | None,
+    lazy: "Callable[[str], Array | Selection] | None" = None,
 ) -> Raw:
     """Return the parts that named arrays form.
 
@@ -40,6 +42,7 @@ def read(
         variables: from role (:data:`ROLES`) to name; roles not named are looked for under their own names and usual
             ones.
         target: name of the labels, for files of ``x`` and labels; same as ``variables={"y": target}``.
+        lazy: returns samples that stay where they are until they are read, in place of ``get``.
 
     Raises:
         DataError: an unknown role or name, or no samples or labels among the arrays; lists what is there.
@@ -52,7 +55,8 @@ def read(
         ("test", "x_test", "y_test"),
     ):
         if x in roles and y in roles:
-            parts[part] = Part(*(_samples(get(roles[role]), name, role) for role in (x, y)))
+            samples = _samples((lazy or get)(roles[x]), name, x)
+            parts[part] = Part(samples, _samples(get(roles[y]), name, y))
         elif part == "train" or x in roles or y in roles:
             lacking = y if x in roles else x
             raise DataError(
@@ -82,7 +86,7 @@ def _roles(
     return chosen
 
 
-def _samples(values: Array, name: str, role: str) -> Array:
+def _samples(values: Any, name: str, role: str) -> Any:
     if values.ndim == 0:
         raise DataError(f"{role} of {name!r} must be an array with a row for each sample, got a single value")
     if values.dtype == np.object_ and not role.startswith("y"):

@@ -74,8 +74,8 @@ def fit(frame: Frame) -> tuple[tuple[Column, ...], list[str]]:
         DataError: an infinite number, or no column that is of use.
     """
     columns, notes = [], []
-    for position, name in enumerate(frame.columns):
-        series = frame.iloc[:, position]
+    for name in frame.columns:
+        series = frame[name]
         if bool(absent(series).all()):
             notes.append(f"column {name!r} is empty in training: left out")
             continue

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from detol.workers.data.lazy import rows_at_once
 from detol.workers.data.raw import Array
 
 CONTENT_VERSION = "x1"
@@ -129,5 +130,8 @@ def content_digest(splits: Mapping[str, Split], how: Mapping[str, Any]) -> str:
     for name, part in splits.items():
         for array in (part.x, part.y):
             digest.update(f"{name} {array.dtype.str} {array.shape};".encode())
-            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+            rows = rows_at_once(array.shape, array.dtype)
+            for start in range(0, len(array), rows):  # block by block: they may lie in a file, or be encoded
+                block = np.ascontiguousarray(array[start : start + rows])
+                digest.update(block.reshape(-1).view(np.uint8).data)
     return f"{CONTENT_VERSION}:{digest.hexdigest()}"

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from detol.errors import DataError
+from detol.workers.data.lazy import Selection
 from detol.workers.data.raw import Array, Part, Raw
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
@@ -23,7 +24,7 @@ MODES = dict.fromkeys(("1", "L", "LA", "La"), GREY) | dict.fromkeys(("I", "F", "
 MOST_THREADS, FILES_AT_ONCE = 16, 256
 
 
-def read(path: Path, size: tuple[int, int] | None) -> Raw:
+def read(path: Path, size: tuple[int, int] | None, *, lazy: bool = False) -> Raw:
     """Return the images of a folder as (n, 1 or 3, H, W), grey when all are, else RGB.
 
     Images of 8 bits are uint8; deeper grey ones float32. Decoding runs in threads: Pillow lets go of the interpreter
@@ -32,6 +33,7 @@ def read(path: Path, size: tuple[int, int] | None) -> Raw:
     Args:
         path: of the folder.
         size: (height, width) to scale to; without it all images must be of one size.
+        lazy: whether images are decoded as they are wanted; now, only their headers are looked at.
 
     Raises:
         DataError: no classes, a class without images, unreadable images or images of different sizes.
@@ -39,14 +41,34 @@ def read(path: Path, size: tuple[int, int] | None) -> Raw:
     folders, unused = _parts(path)
     notes = [f"not read: {', '.join(unused[:5])}{' ...' if len(unused) > 5 else ''}"] if unused else []
     listed = {role: _list(folder, notes) for role, folder in folders.items()}
-    images = _decode([file for pairs in listed.values() for file, _ in pairs], size, notes)
+    files = [file for pairs in listed.values() for file, _ in pairs]
+    images: Any = Selection(_look(files, size, notes)) if lazy else _decode(files, size, notes)
     parts, start = {}, 0
     for role, pairs in listed.items():
         labels = np.array([label for _, label in pairs], dtype=object)
-        parts[role] = Part(images[start : start + len(pairs)], labels)
+        within = slice(start, start + len(pairs))
+        parts[role] = Part(images.take(np.arange(len(files))[within]) if lazy else images[within], labels)
         start += len(pairs)
     test_from = f"folder {folders['test'].name}" if "test" in folders else ""
     return Raw(path.resolve().name, "folder", parts, "image", None, "folder name", test_from, tuple(notes))
+
+
+def size_of(resize: "str | Sequence[int] | None") -> tuple[int, int] | None:
+    """Return (height, width) of a size as people give it, ``32x32``.
+
+    Raises:
+        DataError: it is none.
+    """
+    if resize is None:
+        return None
+    parts: Any = resize.lower().split("x") if isinstance(resize, str) else resize
+    try:
+        height, width = (int(part) for part in parts)
+    except (ValueError, TypeError):
+        height = width = 0
+    if height < 1 or width < 1:
+        raise DataError(f"resize must be HEIGHTxWIDTH in pixels, such as 32x32, got {resize!r}")
+    return height, width
 
 
 def _parts(path: Path) -> tuple[dict[str, Path], list[str]]:
@@ -86,6 +108,58 @@ def _decode(files: Sequence[Path], size: tuple[int, int] | None, notes: list[str
     out, modes = _decode_as(mode, shape, files, size)
     if mode == GREY and COLOUR in {MODES.get(found, COLOUR) for found in modes}:  # grey at first, colour later
         out, modes = _decode_as(COLOUR, shape, files, size)
+    _tell(modes, files, size, notes)
+    return out
+
+
+def _look(files: Sequence[Path], size: tuple[int, int] | None, notes: list[str]) -> "Images":
+    """Return the images of files, not decoded yet; reads their headers."""
+
+    def header(start: int) -> list[tuple[str, int, int]]:
+        found = []
+        for file in files[start : start + FILES_AT_ONCE]:
+            with _image(file) as image:
+                found.append((image.mode, image.height, image.width))
+        return found
+
+    with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1)) as pool:
+        headers = [each for part in pool.map(header, range(0, len(files), FILES_AT_ONCE)) for each in part]
+    first = headers[0][1:]
+    odd = next((number for number, found in enumerate(headers) if found[1:] != first), None)
+    if odd is not None and size is None:
+        raise _sizes(files[odd], headers[odd][1:], files[0], first)
+    modes = {mode for mode, _, _ in headers}
+    _tell(modes, files, size, notes)
+    mode = MODES.get(headers[0][0], COLOUR)
+    if mode == GREY and COLOUR in {MODES.get(found, COLOUR) for found in modes}:
+        mode = COLOUR
+    return Images(files, mode, size or first, size)
+
+
+class Images:
+    """Images in files: a source of samples (n, 1 or 3, H, W) that are decoded as they are wanted, in threads.
+
+    Args:
+        files: one for each image.
+        mode: Pillow's name of what they are read as.
+        pixels: (height, width) of all.
+        size: (height, width) to scale to, or ``None``.
+    """
+
+    grain = 1
+
+    def __init__(self, files: Sequence[Path], mode: str, pixels: tuple[int, int], size: tuple[int, int] | None) -> None:
+        self.files, self.mode, self.size, self._pixels = files, mode, size, pixels
+        self.shape: tuple[int, ...] = (len(files), 3 if mode == COLOUR else 1, *pixels)
+        self.dtype = np.dtype(np.float32 if mode == DEEP else np.uint8)
+
+    def take(self, rows: Array) -> Array:
+        """Return the images with these numbers, decoded."""
+        return _decode_as(self.mode, self._pixels, [self.files[row] for row in rows.tolist()], self.size)[0]
+
+
+def _tell(modes: set[str], files: Sequence[Path], size: tuple[int, int] | None, notes: list[str]) -> None:
+    """Note what is done to images of these modes, or refuse them."""
     kinds = {MODES.get(found, COLOUR) for found in modes}
     if DEEP in kinds and len(kinds) > 1:
         raise DataError(
@@ -97,7 +171,13 @@ def _decode(files: Sequence[Path], size: tuple[int, int] | None, notes: list[str
         notes.append("some images are grey: read as RGB like the others")
     if size:
         notes.append(f"images scaled to {size[0]}x{size[1]}")
-    return out
+
+
+def _sizes(file: Path, size: tuple[int, int], first: Path, shape: tuple[int, int]) -> DataError:
+    return DataError(
+        f"all images need one size: {file} is {size[0]}x{size[1]}, {first} is {shape[0]}x{shape[1]}; scale them by"
+        f" --resize {shape[0]}x{shape[1]}"
+    )
 
 
 def _decode_as(
@@ -111,23 +191,24 @@ def _decode_as(
         modes = set()
         for number in range(start, min(start + FILES_AT_ONCE, len(files))):
             with _image(files[number]) as image:
-                if size:
-                    ready = image.convert(mode).resize((size[1], size[0]))  # Pillow's sizes are (width, height)
-                elif (image.height, image.width) == shape:
-                    ready = image.convert(mode)
-                else:
-                    raise DataError(
-                        f"all images need one size: {files[number]} is {image.height}x{image.width}, {files[0]} is"
-                        f" {shape[0]}x{shape[1]}; scale them by --resize {shape[0]}x{shape[1]}"
-                    )
+                if not size and (image.height, image.width) != shape:
+                    raise _sizes(files[number], (image.height, image.width), files[0], shape)
+                out[number] = pixels(image, mode, size)
                 modes.add(image.mode)
-                pixels = np.asarray(ready)
-                out[number] = pixels[None] if channels == 1 else np.moveaxis(pixels, -1, 0)
         return modes
 
     with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1)) as pool:
         found = list(pool.map(load, range(0, len(files), FILES_AT_ONCE)))
     return out, set().union(*found)
+
+
+def pixels(image: Any, mode: str, size: tuple[int, int] | None) -> Array:
+    """Return the values (1 or 3, H, W) of an image read as one of Pillow's modes, scaled to ``size`` where given."""
+    ready = image.convert(mode)
+    if size:
+        ready = ready.resize((size[1], size[0]))  # Pillow's sizes are (width, height)
+    values = np.asarray(ready)
+    return values[None] if mode != COLOUR else np.moveaxis(values, -1, 0)
 
 
 @contextmanager

@@ -2,10 +2,12 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from detol.errors import DataError
+from detol.workers.data.lazy import Selection
 from detol.workers.data.raw import Array
 
 SMOOTH = 0.25
@@ -29,7 +31,7 @@ class Layout:
     axes: str
     shape: tuple[int, ...]
 
-    def check(self, x: Array) -> Array:
+    def check(self, x: Any) -> Any:
         """Return ``x`` if its samples have the layout's shape.
 
         Raises:
@@ -45,7 +47,7 @@ class Layout:
         Raises:
             DataError: samples of another shape.
         """
-        x = self.check(x)
+        self.check(x)
         if self.axes in ("nhw", "nl"):
             x = x[:, None]
         elif self.axes in ("nhwc", "nlc"):
@@ -58,7 +60,7 @@ class Layout:
             return np.ascontiguousarray(x, dtype=np.uint8 if keep else np.float32)
 
 
-def understand(x: Array, kind: str) -> tuple[Layout, list[str]]:
+def understand(x: Array | Selection, kind: str) -> tuple[Layout, list[str]]:
     """Return the layout of samples (n, ...) and notes on what was guessed.
 
     The rule of ``auto``: four axes are images. Three are images when the values are uint8 or both axes are longer than
@@ -84,7 +86,7 @@ def understand(x: Array, kind: str) -> tuple[Layout, list[str]]:
     return _two(x, shape, kind)
 
 
-def smoothness(x: Array, seed: int = 0) -> tuple[float, float]:
+def smoothness(x: Array | Selection, seed: int = 0) -> tuple[float, float]:
     """Return how far neighbours in a row of ``x`` (n, L) agree, and the most that shuffled columns give.
 
     Columns are standardised, then the autocorrelation at lag 1 within a row is averaged over at most 1,000 rows. In a
@@ -122,7 +124,7 @@ def _four(shape: tuple[int, ...], kind: str) -> tuple[Layout, list[str]]:
     return Layout("image", "nhwc" if last else "nchw", shape), []
 
 
-def _three(x: Array, shape: tuple[int, ...], kind: str) -> tuple[Layout, list[str]]:
+def _three(x: Array | Selection, shape: tuple[int, ...], kind: str) -> tuple[Layout, list[str]]:
     signal = x.dtype != np.uint8 and min(shape) <= MOST_CHANNELS and max(shape) >= 2 * min(shape)
     if kind == "image" or (kind == "auto" and not signal):
         return Layout("image", "nhw", shape), []
@@ -134,7 +136,7 @@ def _three(x: Array, shape: tuple[int, ...], kind: str) -> tuple[Layout, list[st
     return Layout("signal", "ncl", shape), notes
 
 
-def _two(x: Array, shape: tuple[int, ...], kind: str) -> tuple[Layout, list[str]]:
+def _two(x: Array | Selection, shape: tuple[int, ...], kind: str) -> tuple[Layout, list[str]]:
     if kind == "image":
         channels, side = _square(shape[0])
         return Layout("image", "np", shape), [f"rows of {shape[0]} values taken as {channels} x {side} x {side} images"]

@@ -22,21 +22,19 @@ class Part:
     """Rows of one part of a source.
 
     Args:
-        x: an array whose first axis counts samples, or a data frame of raw columns.
+        x: an array whose first axis counts samples, or a data frame of raw columns; or what stands for them until they
+            are read (:class:`~detol.workers.data.lazy.Selection`, :class:`~detol.workers.data.lazy_table.LazyFrame`).
         y: labels (n,) as they stand in the source: numbers, text or objects.
     """
 
-    x: Array | Frame
+    x: Array | Frame | Any
     y: Array
 
     def take(self, rows: Array) -> "Part":
         """Return the part with these rows only (indices or a mask)."""
-        x = (
-            self.x[rows]
-            if isinstance(self.x, np.ndarray)
-            else self.x.iloc[np.flatnonzero(rows) if _mask(rows) else rows]
-        )
-        return Part(x, self.y[rows])
+        if isinstance(self.x, np.ndarray):
+            return Part(self.x[rows], self.y[rows])
+        return Part(self.x.take(np.flatnonzero(rows) if _mask(rows) else rows), self.y[rows])
 
 
 @dataclass(frozen=True, slots=True)

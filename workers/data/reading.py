@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from detol.errors import DataError, unknown
-from detol.workers.data import builtin, csvfile
+from detol.workers.data import builtin, csvfile, folder, packed
 from detol.workers.data.assemble import assemble
 from detol.workers.data.dataset import Dataset
 from detol.workers.data.raw import KINDS, TASKS, Array, Raw
+from detol.workers.data.sink import Sink
+from detol.workers.data.spool import Spool
 
 SUFFIXES: Mapping[str, str] = {
     ".npz": "npz",
@@ -25,6 +27,7 @@ SUFFIXES: Mapping[str, str] = {
     ".hdf5": "hdf5",
     ".nc": "netcdf",
     ".nc4": "netcdf",
+    ".pack": "pack",
 }
 
 
@@ -41,13 +44,14 @@ def read(
     limit: int | None = None,
     task: str = "auto",
     resize: str | tuple[int, int] | None = None,
+    copy: bool = False,
 ) -> Dataset:
     """Read, split and measure a data set. Writes nothing; needs neither torch nor Ray.
 
     Args:
         source: ``digits``, ``iris``, ``wine``, ``breast_cancer`` or ``diabetes``; a path to ``.npz``, ``.csv`` (also
-            ``.tsv``, ``.data``, gzipped), ``.parquet``, ``.h5``, ``.nc`` or a folder of images in a folder for each
-            class; or a mapping of arrays, named as in an ``.npz``.
+            ``.tsv``, ``.data``, gzipped), ``.parquet``, ``.h5``, ``.nc``, a folder of images in a folder for each
+            class, or a ``.pack`` by ``detol data pack``; or a mapping of arrays, named as in an ``.npz``.
         target: the labels: name of a column or variable, ``last``, or an index of a column.
         kind: ``image``, ``signal`` or ``features``; ``auto`` follows :func:`detol.workers.data.layout.understand`;
             tables are features.
@@ -61,9 +65,57 @@ def read(
         limit: most samples for training and validation together, drawn with the classes' shares; None for all.
         task: ``classification``, ``regression`` or ``auto`` (see :func:`detol.workers.data.labels.encode`).
         resize: (height, width) or ``HxW`` to which the images of a folder are scaled.
+        copy: whether a packed file is copied once to each node and read there, for slow shared file systems.
+
+    A packed file was split when it was packed: options that would read it otherwise are refused.
 
     Raises:
         DataError: whatever is wrong with the source or the arguments, in one line with the remedy.
+    """
+    given = {"target": target, "kind": kind, "header": header, "variables": variables, "validation": validation}
+    given |= {"test": test, "seed": seed, "limit": limit, "task": task, "resize": resize}
+    if packed.is_pack(source):
+        return packed.read(Path(str(source)), given, copy=copy)
+    if copy:
+        raise DataError(f"copy is for packed files, {source} is none: pack it by detol data pack")
+    return streamed(source, None, None, **given)
+
+
+def streamed(
+    source: "str | os.PathLike[str] | Mapping[str, Array]",
+    kept: Spool | None,
+    sink: Sink | None,
+    *,
+    target: str | int | None = None,
+    kind: str = "auto",
+    header: str = "auto",
+    variables: Mapping[str, str] | None = None,
+    validation: float = 0.2,
+    test: float = 0.2,
+    seed: int = 0,
+    limit: int | None = None,
+    task: str = "auto",
+    resize: str | tuple[int, int] | None = None,
+) -> Dataset:
+    """Read, split and measure a data set whose samples go to a ``sink`` block by block; without one, as :func:`read`.
+
+    Args:
+        source: as for :func:`read`, packed files apart. Samples of built-in sets and of mappings are in memory anyway.
+        kept: what the source needs while it is read.
+        sink: takes the samples.
+        target: as for :func:`read`, and all that follow.
+        kind: of the data.
+        header: of a CSV.
+        variables: by role.
+        validation: share.
+        test: share.
+        seed: of the split.
+        limit: of samples.
+        task: of the data.
+        resize: of images.
+
+    Raises:
+        DataError: as :func:`read`.
     """
     for name, value, known in (("kind", kind, KINDS), ("task", task, TASKS)):
         if value not in (*known, "auto"):
@@ -76,9 +128,10 @@ def read(
         raise DataError(f"test must be a share in [0, 1), got {test!r}")
     if limit is not None and limit < 1:
         raise DataError(f"limit must be at least 1 sample, got {limit!r}")
-    raw = _raw(source, target, header, variables, _size(resize))
+    raw = _raw(source, target, header, variables, folder.size_of(resize), kept)
     about = {"source": "arrays" if isinstance(source, Mapping) else str(source)}
-    return assemble(raw, kind=kind, task=task, validation=validation, test=test, seed=seed, limit=limit, about=about)
+    shares: dict[str, Any] = {"validation": validation, "test": test, "seed": seed, "limit": limit}
+    return assemble(raw, kind=kind, task=task, about=about, sink=sink, **shares)
 
 
 def _raw(
@@ -87,6 +140,7 @@ def _raw(
     header: str,
     variables: Mapping[str, str] | None,
     size: tuple[int, int] | None,
+    kept: Spool | None,
 ) -> Raw:
     from detol.workers.data import arrays
 
@@ -100,9 +154,7 @@ def _raw(
     if not str(source) or not path.exists():
         raise _absent(path, str(source))
     if path.is_dir():
-        from detol.workers.data import folder
-
-        return folder.read(path, size)
+        return folder.read(path, size, lazy=kept is not None)
     form = _form(path)
     if size is not None:
         raise DataError(f"resize is for a folder of images, {path} is not one; scale the images before saving them")
@@ -110,25 +162,32 @@ def _raw(
         raise DataError(f"a data set needs samples: {path} is empty (0 bytes)")
     if variables and form in ("csv", "parquet"):
         raise DataError(f"variables are for .npz, HDF5 and NetCDF, {path} is a table; name its target by --target")
-    return _file(path, form, target, header, variables)
+    return _file(path, form, target, header, variables, kept)
 
 
-def _file(path: Path, form: str, target: str | int | None, header: str, variables: Mapping[str, str] | None) -> Raw:
+def _file(
+    path: Path,
+    form: str,
+    target: str | int | None,
+    header: str,
+    variables: Mapping[str, str] | None,
+    kept: Spool | None,
+) -> Raw:
     if form == "npz":
         from detol.workers.data import npz
 
-        return npz.read(path, variables, target)
+        return npz.read(path, variables, target, kept)
     if form == "hdf5":
         from detol.workers.data import hdf5
 
-        return hdf5.read(path, variables, target)
+        return hdf5.read(path, variables, target, kept)
     if form == "netcdf":
         from detol.workers.data import netcdf
 
-        return netcdf.read(path, variables, target)
+        return netcdf.read(path, variables, target, kept)
     from detol.workers.data import table
 
-    return table.read(path, form, target, header)
+    return table.read(path, form, target, header, kept)
 
 
 def _form(path: Path) -> str:
@@ -149,16 +208,3 @@ def _absent(path: Path, source: str) -> DataError:
     near = difflib.get_close_matches(path.name, [*beside, *builtin.NAMES], n=3, cutoff=0.6)
     remedy = f"did you mean {', '.join(near)}?" if near else f"give a path, or one of {', '.join(builtin.NAMES)}"
     return DataError(f"a data set must be there: {source!r} is not; {remedy}")
-
-
-def _size(resize: "str | tuple[int, int] | None") -> tuple[int, int] | None:
-    if resize is None:
-        return None
-    parts: Any = resize.lower().split("x") if isinstance(resize, str) else resize
-    try:
-        height, width = (int(part) for part in parts)
-    except (ValueError, TypeError):
-        height = width = 0
-    if height < 1 or width < 1:
-        raise DataError(f"resize must be HEIGHTxWIDTH in pixels, such as 32x32, got {resize!r}")
-    return height, width
