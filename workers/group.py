@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -20,6 +20,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from detol.errors import WorkerLost
 from detol.workers.sync_norm import synchronise_norms
+
+if TYPE_CHECKING:
+    from detol.workers.communication import Communication
 
 TCPStore: Any = dist.TCPStore  # type: ignore[attr-defined]  # torch's stubs forget it
 PATIENCE = 120.0
@@ -40,8 +43,17 @@ class Group:
     rank = 0
     width = 1
 
-    def wrap(self, model: nn.Module, *, sync_norm: bool) -> nn.Module:  # noqa: ARG002  nobody to synchronise with
-        """Return the module to call in training: its gradients are averaged over the ranks."""
+    def wrap(
+        self,
+        model: nn.Module,
+        *,
+        sync_norm: bool,  # noqa: ARG002  nobody to synchronise with
+        communication: "Communication | None" = None,  # noqa: ARG002  nor to talk to
+    ) -> nn.Module:
+        """Return the module to call in training: its gradients are averaged over the ranks.
+
+        ``communication``: how; plain all-reduce by default.
+        """
         return model
 
     def agree(self, flags: Sequence[bool]) -> tuple[bool, ...]:
@@ -127,7 +139,7 @@ class ProcessGroup(Group):
             self._norms = dist.new_group(timeout=timeout)
         self._store = store
 
-    def wrap(self, model: nn.Module, *, sync_norm: bool) -> nn.Module:
+    def wrap(self, model: nn.Module, *, sync_norm: bool, communication: "Communication | None" = None) -> nn.Module:
         """Return the model under DistributedDataParallel, its weights those of rank 0."""
         if sync_norm:
             model = synchronise_norms(model, self._norms)
@@ -135,7 +147,11 @@ class ProcessGroup(Group):
             return model
         # One input channel makes strides ambiguous, which DDP warns of; the copy it makes is right.
         warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
-        return DistributedDataParallel(model, gradient_as_bucket_view=True, **_QUIET_BUFFERS)
+        options = communication.options(dist.get_backend()) if communication else {}
+        called = DistributedDataParallel(model, gradient_as_bucket_view=True, **_QUIET_BUFFERS, **options)
+        if communication:
+            communication.attach(called)
+        return called
 
     def agree(self, flags: Sequence[bool]) -> tuple[bool, ...]:
         """Return for each flag whether any rank raised it; one small message."""

@@ -11,21 +11,22 @@ from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
 
 from detol.search.recipe import Recipe
+from detol.workers.large_batch import Lamb, Lars
 
 
 class Optimiser:
     """The optimiser of a recipe over the parameters of a model, whose every step is told its learning rate.
 
-    Biases and the scales of norms (parameters with one axis) are not decayed. torch's own optimiser does the work, by
-    its fused kernels where the device has them (CPU and CUDA); called past its decorators, it needs no compiler:
-    importing that costs each worker more than a second.
+    Biases and the scales of norms (parameters with one axis) are not decayed, and have no trust ratio. torch's own
+    optimiser does the work, by its fused kernels where the device has them (CPU and CUDA); called past its decorators,
+    it needs no compiler: importing that costs each worker more than a second.
     """
 
     def __init__(self, model: nn.Module, recipe: Recipe) -> None:
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         groups: list[dict[str, Any]] = [
             {"params": [p for p in self._parameters if p.ndim > 1], "weight_decay": recipe.weight_decay},
-            {"params": [p for p in self._parameters if p.ndim <= 1], "weight_decay": 0.0},
+            {"params": [p for p in self._parameters if p.ndim <= 1], "weight_decay": 0.0, "adapted": False},
         ]
         _spare_the_compiler()
         self.inner = _make([group for group in groups if group["params"]], recipe, fused=_fusible(self._parameters))
@@ -46,7 +47,7 @@ class Optimiser:
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return what the optimiser remembers as ``INDEX.KEY``, by the place of the parameter in the model.
 
-        Momentum buffers of SGD; first and second moments and step counts of AdamW.
+        Momentum buffers of SGD and LARS; first and second moments and step counts of AdamW and LAMB.
         """
         return {
             f"{place}.{key}": value
@@ -77,6 +78,10 @@ class Optimiser:
 def _make(groups: list[dict[str, Any]], recipe: Recipe, *, fused: bool) -> Optimizer:
     if recipe.optimiser == "adamw":
         return AdamW(groups, lr=recipe.learning_rate, fused=fused)
+    if recipe.optimiser == "lamb":
+        return Lamb(groups, recipe.learning_rate)
+    if recipe.optimiser == "lars":
+        return Lars(groups, recipe.learning_rate, momentum=recipe.momentum)
     return SGD(
         groups,
         lr=recipe.learning_rate,
@@ -103,22 +108,25 @@ def _fusible(parameters: Iterable[torch.Tensor]) -> bool:
 def learning_rate(recipe: Recipe, step: int, steps: int) -> float:
     """Return the learning rate of one step.
 
-    With W = floor(warmup * steps), the rate rises linearly over the first W steps, (step + 1) / W of the peak, and then
-    falls with t = (step - W) / (steps - W): ``cosine`` as (1 + cos(pi t)) / 2 (Loshchilov and Hutter 2017, arXiv
-    1608.03983, eq. 5 without restarts), ``one_cycle`` linearly as 1 - t (Smith and Topin 2017, arXiv 1708.07120: two
-    linear legs), ``constant`` not at all.
+    With W = floor(warmup * steps), the rate rises linearly over the first W steps, (step + 1) / W of the way to the
+    peak, and then falls with t = (step - W) / (steps - W): ``cosine`` as (1 + cos(pi t)) / 2 (Loshchilov and Hutter
+    2017, arXiv 1608.03983, eq. 5 without restarts), ``one_cycle`` linearly as 1 - t (Smith and Topin 2017, arXiv
+    1708.07120: two linear legs), ``constant`` not at all; ``step`` and ``grow_batch`` neither, since they change by the
+    epoch (:func:`detol.workers.large_batch.stage`). The way starts at zero, and with a ``base_batch`` at the rate of
+    that batch (Goyal et al. 2017, arXiv 1706.02677, section 2.2).
 
     Args:
-        recipe: its ``schedule``, ``warmup`` and ``learning_rate``.
+        recipe: its ``schedule``, ``warmup``, ``learning_rate``, ``batch_size`` and ``base_batch``.
         step: from 0, below ``steps``.
         steps: of the whole training.
     """
     rising = int(recipe.warmup * steps)
     if step < rising:
-        return recipe.learning_rate * ((step + 1) / rising)
+        start = recipe.learning_rate if recipe.base_batch else 0.0
+        return start + (recipe.peak - start) * ((step + 1) / rising)
     fallen = (step - rising) / (steps - rising)
     if recipe.schedule == "cosine":
-        return recipe.learning_rate * (1 + math.cos(math.pi * fallen)) / 2
+        return recipe.peak * (1 + math.cos(math.pi * fallen)) / 2
     if recipe.schedule == "one_cycle":
-        return recipe.learning_rate * (1 - fallen)
-    return recipe.learning_rate
+        return recipe.peak * (1 - fallen)
+    return recipe.peak

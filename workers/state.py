@@ -4,7 +4,8 @@ What is state: the weights and buffers, the optimiser's memory of each parameter
 curve so far. What is not, because it follows from these: the learning rate and the sampler (functions of the epoch, the
 seed and the length of the schedule), and every random generator (each epoch has its own, made from the seed, the epoch
 and the rank). The ranks of a group agree on all of it at an epoch boundary, where the running statistics of batch norm
-have just been averaged: one checkpoint serves them all. Nothing is pickled, nothing executed on loading.
+have just been averaged: one checkpoint serves them all. What each rank remembers for itself to exchange gradients (see
+:mod:`detol.workers.communication`) is gathered from all. Nothing is pickled, nothing executed on loading.
 """
 
 import json
@@ -21,11 +22,12 @@ from detol.graph.topology import Topology
 from detol.search.recipe import Recipe
 from detol.search.records import Report
 from detol.workers.checkpoint import facts
+from detol.workers.communication.memory import NOTHING, Memory
 from detol.workers.optim import Optimiser
 
 KIND = "training"
 FORMAT = "1"
-_MODEL, _OPTIMISER = "model.", "optimiser."
+_MODEL, _OPTIMISER, _COMMUNICATION = "model.", "optimiser.", "communication."
 
 
 @dataclass(frozen=True)
@@ -61,20 +63,40 @@ class Stamp:
 
 @dataclass(frozen=True)
 class Saved:
-    """A training's state, read back: epochs over, the curve so far, tensors by name (on the host)."""
+    """A training's state, read back: epochs over, the curve so far, tensors by name (on the host).
+
+    Those of ``communication`` have the ranks as a further first axis.
+    """
 
     epoch: int
     reports: tuple[Report, ...]
     model: Mapping[str, Tensor]
     optimiser: Mapping[str, Tensor]
+    communication: Mapping[str, Tensor]
 
 
 def save(
-    model: nn.Module, optimiser: Optimiser, stamp: Stamp, reports: Sequence[Report], more: Mapping[str, str]
+    model: nn.Module,
+    optimiser: Optimiser,
+    stamp: Stamp,
+    reports: Sequence[Report],
+    more: Mapping[str, str],
+    memory: Memory = NOTHING,
 ) -> bytes:
-    """Return the state after the last of ``reports`` as bytes; ``more`` are facts that its weights alone carry, too."""
+    """Return the state after the last of ``reports`` as bytes.
+
+    Args:
+        model: of the training.
+        optimiser: likewise.
+        stamp: likewise.
+        reports: the curve, at least one.
+        more: facts that its weights alone carry, too.
+        memory: what each rank remembers for the exchange of gradients.
+    """
     tensors = {f"{_MODEL}{name}": _plain(tensor) for name, tensor in model.state_dict().items()}
-    tensors |= {f"{_OPTIMISER}{name}": _plain(tensor) for name, tensor in optimiser.tensors().items()}
+    state = {**optimiser.tensors(), **memory.optimiser}
+    tensors |= {f"{_OPTIMISER}{name}": _plain(tensor) for name, tensor in state.items()}
+    tensors |= {f"{_COMMUNICATION}{name}": _plain(tensor) for name, tensor in memory.rows.items()}
     curve = [[report.epoch, dict(report.metrics), report.seconds] for report in reports]
     about = {"format": FORMAT, "kind": KIND, "epoch": str(reports[-1].epoch), "curve": json.dumps(curve)}
     return safetensors.torch.save(tensors, {**more, **stamp.facts(), **about})
@@ -100,7 +122,7 @@ def read(checkpoint: bytes, stamp: Stamp) -> Saved:
             raise ValueError(f"epoch {epoch} of {stamp.epochs}")
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"the checkpoint's curve cannot be read ({error}): start again") from None
-    return Saved(epoch, curve, _part(tensors, _MODEL), _part(tensors, _OPTIMISER))
+    return Saved(epoch, curve, *(_part(tensors, prefix) for prefix in (_MODEL, _OPTIMISER, _COMMUNICATION)))
 
 
 def _facts(checkpoint: bytes) -> dict[str, str]:

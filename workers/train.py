@@ -6,7 +6,7 @@ seed, and each epoch has generators of its own.
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +18,7 @@ from detol.search.recipe import Recipe
 from detol.search.records import Job, Report
 from detol.workers.augment import Augmenter
 from detol.workers.checkpoint import facts, pack
+from detol.workers.communication import communicate, gather, memory_of
 from detol.workers.entry import Item, Paused
 from detol.workers.evaluate import forward
 from detol.workers.group import Group, plain
@@ -101,14 +102,16 @@ class Training:
             model = model.to(self._device, memory_format=self._data.layout)  # type: ignore[call-overload]
             if started:
                 settle(model, started, self._data)
-            self._called = self._group.wrap(model, sync_norm=recipe.sync_norm)
-            self.model = plain(self._called)
-            self._optimiser = Optimiser(self.model, recipe)
             self._schedule = Schedule.of(len(self._data.train), recipe, self._group.width, epochs)
+            self._communication = communicate(model, recipe, self._group.width)
+            self._called = self._group.wrap(model, sync_norm=recipe.sync_norm, communication=self._communication)
+            self.model = plain(self._called)
+            self._optimiser = Optimiser(self.model, self._communication.local(recipe))
             self._step = choose(self._learner())
             self.position = Position(0)
             if parent and started:
                 remember(self.model, self._optimiser, parent, started)
+                self._communication.adopt(self._optimiser)
         self.inherited = started.share if started else None
         self._until = until or epochs
         self._stamp = Stamp.of(topology, recipe, seed, epochs)
@@ -159,12 +162,26 @@ class Training:
     def checkpoint(self) -> bytes:
         """Return the whole state after the last report (see :mod:`detol.workers.state`); not in the middle of an epoch.
 
-        All ranks have the same: one of them is enough.
+        All ranks have the same: one of them is enough, unless it is made ``together``, which all must call then.
         """
         if not self.curve:
             raise ValueError("there is nothing to go on from before the first epoch")
-        inherited = {} if self.inherited is None else {INHERITED: repr(self.inherited)}
-        return save(self.model, self._optimiser, self._stamp, self.curve, {**self._units(), **inherited})
+        more = {**self._units(), **{name: repr(value) for name, value in self._communication.meter.facts.items()}}
+        if self.inherited is not None:
+            more[INHERITED] = repr(self.inherited)
+        with self._group.guarded():
+            memory = gather(self._communication, self._optimiser, self._group)
+        return save(self.model, self._optimiser, self._stamp, self.curve, more, memory)
+
+    @property
+    def together(self) -> bool:
+        """Whether a checkpoint needs all ranks, since each remembers something of its own."""
+        return self._communication.remembers
+
+    @property
+    def sent(self) -> Mapping[str, str | float | int]:
+        """What this rank sent to exchange gradients or weights (see :class:`detol.workers.communication.Meter`)."""
+        return self._communication.meter.facts
 
     def measured(self, names: Sequence[str]) -> dict[str, str]:
         """Return measures of the network as it is now, as JSON texts by name (see :mod:`detol.workers.measures`).
@@ -190,10 +207,15 @@ class Training:
         try:
             self.model.load_state_dict(dict(saved.model))
             self._optimiser.restore(saved.optimiser)
+            self._communication.adopt(self._optimiser)
+            memory = memory_of(saved.communication, self._group.rank, self._group.width)
+            self._communication.recall(memory, self._optimiser)
         except (RuntimeError, ValueError) as error:
             raise CheckpointError(one_line(f"the checkpoint does not fit the network: {error}")) from None
         self.curve = list(saved.reports)
-        share = facts(checkpoint).get(INHERITED)
+        found = facts(checkpoint)
+        share = found.get(INHERITED)
+        self._communication.meter.restore(found)
         self.inherited = None if share is None else float(share)
 
     def _units(self) -> dict[str, str]:
@@ -213,14 +235,17 @@ class Training:
         finite = True
         self._called.train()
         self._step.begin(drawn)
+        self._communication.begin(self._schedule.before(epoch) + self.position.step, self._schedule.total)
         for batch in drawn.batches(self.position.step):
             if self._ends(finite, epoch):
                 return None
             loss = self._step(batch)
+            self._communication.stepped()
             shard = group.shard(len(batch))
             self.position.advance(loss, shard.stop - shard.start)
             # Looking at a loss waits for the device: on an accelerator once an epoch is enough.
             finite = self._device.type != "cpu" or math.isfinite(loss.item())
+        self._communication.settle()
         assert self.position.loss is not None
         mean = group.total(self.position.loss).item() / rows
         # The epoch is whole, so a stop takes effect at the next boundary, after its report.
@@ -288,8 +313,11 @@ def run(job: Job, data: Tensors, *, group: Group, stop: Callable[[], bool]) -> I
     if training.inherited is not None:
         yield {"inherited": training.inherited}
     yield from training.reports()
+    if training.sent:
+        yield training.sent
     if training.paused:
-        yield Paused(training.checkpoint() if group.rank == 0 else None)
+        checkpoint = training.checkpoint() if group.rank == 0 or training.together else None
+        yield Paused(checkpoint if group.rank == 0 else None)
     elif group.rank == 0:
         if job.measures and training.epoch == job.epochs:
             yield training.measured(job.measures)

@@ -7,12 +7,19 @@ from dataclasses import asdict, dataclass, fields
 
 from detol.errors import UsageError, unknown
 from detol.graph.ops import Value
+from detol.search.exchange import parse
 
-OPTIMISERS = ("sgd", "adamw")
-SCHEDULES = ("cosine", "one_cycle", "constant")
+OPTIMISERS = ("sgd", "adamw", "lars", "lamb")
+SCHEDULES = ("cosine", "one_cycle", "constant", "step", "grow_batch")
 PRECISIONS = ("float32", "bfloat16")
 AUGMENTATIONS = ("flip", "crop")
 RECIPE_VERSION = "r1"
+_FIRST = (
+    *("optimiser", "learning_rate", "momentum", "nesterov", "weight_decay", "schedule", "warmup", "batch_size"),
+    *("label_smoothing", "augment", "clip", "precision", "sync_norm"),
+)
+"""Settings that every ``r1`` digest covers. A later one is in it only where it differs from its default, which is what
+was done before there was such a setting: digests of old recipes stay as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +27,14 @@ class Recipe:
     """How a candidate is trained; ``epochs`` is not part of it (it is the fidelity of a trial).
 
     Args:
-        optimiser: ``sgd`` (momentum, Nesterov) or ``adamw``.
-        learning_rate: peak of the schedule, > 0.
-        momentum: of ``sgd``, in [0, 1).
+        optimiser: ``sgd`` (momentum, Nesterov), ``adamw``, or for large batches ``lars`` (You et al. 2017) or ``lamb``
+            (You et al. 2020).
+        learning_rate: peak of the schedule, > 0; with ``base_batch`` that of a batch of this size.
+        momentum: of ``sgd`` and ``lars``, in [0, 1).
         nesterov: of ``sgd``.
         weight_decay: >= 0; not applied to biases and norm parameters.
-        schedule: ``cosine`` (to zero), ``one_cycle`` or ``constant``.
+        schedule: ``cosine`` (to zero), ``one_cycle``, ``constant``, ``step`` (falls by ``step_factor`` three times) or
+            ``grow_batch`` (instead of each fall the batch grows by that factor: Smith et al. 2018).
         warmup: share of all steps in which the rate rises linearly from zero, in [0, 1).
         batch_size: global batch: samples of one step over all ranks, >= 1.
         label_smoothing: in [0, 1); classification only.
@@ -34,6 +43,13 @@ class Recipe:
         clip: largest norm of the gradient; 0 for none.
         precision: ``float32`` or ``bfloat16`` (autocast).
         sync_norm: whether batch norm's statistics are taken over all ranks.
+        communication: how the ranks exchange gradients: ``plain``, ``fp16``, ``bf16``, ``powersgd:RANK``,
+            ``topk:SHARE`` or ``local_sgd:PERIOD``; one rank alone has nothing to exchange.
+        accumulate: micro-batches in which a rank goes through its part of a batch, one after the other, >= 1.
+        base_batch: the batch to which ``learning_rate`` belongs: the peak is scaled by ``batch_size / base_batch``, and
+            the warm-up starts from the rate itself (Goyal et al. 2017); 0: the rate is for ``batch_size``.
+        step_factor: of ``step`` and ``grow_batch``, > 1.
+        max_batch: largest batch of ``grow_batch``, beyond which the rate falls; 0: a tenth of the training samples.
     """
 
     optimiser: str = "sgd"
@@ -49,6 +65,11 @@ class Recipe:
     clip: float = 5.0
     precision: str = "float32"
     sync_norm: bool = False
+    communication: str = "plain"
+    accumulate: int = 1
+    base_batch: int = 0
+    step_factor: float = 5.0
+    max_batch: int = 0
 
     def __post_init__(self) -> None:
         for name, known in (("optimiser", OPTIMISERS), ("schedule", SCHEDULES), ("precision", PRECISIONS)):
@@ -57,6 +78,8 @@ class Recipe:
         for part in filter(None, self.augment.split(",")):
             if part not in AUGMENTATIONS:
                 raise unknown("augmentation", part, AUGMENTATIONS)
+        # With its value spelt out, so that two spellings of one way have one digest.
+        object.__setattr__(self, "communication", str(parse(self.communication)))
         rules = {
             "learning_rate": (self.learning_rate > 0, "> 0"),
             "momentum": (0 <= self.momentum < 1, "in [0, 1)"),
@@ -65,6 +88,10 @@ class Recipe:
             "batch_size": (self.batch_size >= 1, ">= 1"),
             "label_smoothing": (0 <= self.label_smoothing < 1, "in [0, 1)"),
             "clip": (self.clip >= 0, ">= 0"),
+            "accumulate": (self.accumulate >= 1, ">= 1"),
+            "base_batch": (self.base_batch >= 0, ">= 1, or 0 for a rate that is not scaled"),
+            "step_factor": (self.step_factor > 1, "> 1"),
+            "max_batch": (self.max_batch >= 0, ">= 1, or 0 for a tenth of the training samples"),
         }
         for name, (kept, rule) in rules.items():
             if not kept:
@@ -80,9 +107,16 @@ class Recipe:
         return self.schedule == "constant" and self.warmup == 0
 
     @property
+    def peak(self) -> float:
+        """The highest learning rate of the schedule: linear in the batch (Goyal et al. 2017, arXiv 1706.02677, 2.1)."""
+        return self.learning_rate * (self.batch_size / self.base_batch if self.base_batch else 1.0)
+
+    @property
     def digest(self) -> str:
-        """``r1:`` and 16 hexadecimal digits over all settings."""
-        text = json.dumps(asdict(self), sort_keys=True)
+        """``r1:`` and 16 hexadecimal digits over all settings that are not as they always were."""
+        usual = {f.name: f.default for f in fields(self)}
+        told = {name: value for name, value in asdict(self).items() if name in _FIRST or value != usual[name]}
+        text = json.dumps(told, sort_keys=True)
         return f"{RECIPE_VERSION}:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 

@@ -6,4 +6,4 @@ from detol.workers.stepping.eager import Eager
 
 def choose(learner: Learner) -> Step:
     """Return the quickest kind of step that the training allows."""
-    return Eager(learner, why="")
+    return Eager(learner, why="", parts=learner.recipe.accumulate)

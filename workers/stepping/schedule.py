@@ -2,18 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import accumulate
 
 from detol.search.recipe import Recipe
+from detol.workers.large_batch import stage
 from detol.workers.tensors import steps_of
 
 Rate = Callable[[int, int], float]
 """From (step, steps) of the whole training, the step from 0, to the learning rate."""
-
-
-def batch_size(recipe: Recipe, epoch: int, epochs: int) -> int:  # noqa: ARG001  one size for all epochs, as yet
-    """Return the global batch of an epoch (from 1) of so many."""
-    return recipe.batch_size
 
 
 @dataclass(frozen=True)
@@ -22,22 +17,28 @@ class Schedule:
 
     Args:
         steps: of each epoch.
+        falls: what the learning rate of each epoch is multiplied with, in (0, 1].
     """
 
     steps: tuple[int, ...]
+    falls: tuple[float, ...]
 
     @classmethod
     def of(cls, count: int, recipe: Recipe, width: int, epochs: int) -> "Schedule":
         """Return the schedule for ``count`` training samples on so many ranks."""
-        sizes = [batch_size(recipe, epoch, epochs) for epoch in range(1, epochs + 1)]
-        return cls(tuple(steps_of(count, size, width) for size in sizes))
+        stages = [stage(recipe, epoch, epochs, count) for epoch in range(1, epochs + 1)]
+        return cls(tuple(steps_of(count, each.batch, width) for each in stages), tuple(each.fall for each in stages))
 
     @property
     def total(self) -> int:
         """Steps of all epochs."""
         return sum(self.steps)
 
+    def before(self, epoch: int) -> int:
+        """Return the steps of all epochs before one, from 1."""
+        return sum(self.steps[: epoch - 1])
+
     def rates(self, epoch: int, rate: Rate) -> tuple[float, ...]:
         """Return the learning rate of each step of an epoch, from 1."""
-        before = [0, *accumulate(self.steps)][epoch - 1]
-        return tuple(rate(before + step, self.total) for step in range(self.steps[epoch - 1]))
+        before, fall = self.before(epoch), self.falls[epoch - 1]
+        return tuple(fall * rate(before + step, self.total) for step in range(self.steps[epoch - 1]))

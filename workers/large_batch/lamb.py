@@ -1,0 +1,81 @@
+"""LAMB: Adam whose every layer moves in proportion to its weights (You et al. 2020, arXiv 1904.00962, algorithm 2)."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from detol.workers.large_batch.trust import trust_ratios
+
+
+class Lamb(Optimizer):
+    """Layer-wise adaptive moments.
+
+    For a layer with weights w, gradient g and decay b, at rate r in step t (algorithm 2, with the bias correction of
+    Adam and the identity as the scaling function)::
+
+        m <- b1 m + (1 - b1) g;  v <- b2 v + (1 - b2) g^2
+        u = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps) + b w
+        w <- w - r (|w| / |u|) u
+
+    Groups with ``adapted=False`` (norms and biases) have no ratio.
+
+    Args:
+        params: as of any optimiser of torch; a group may hold ``weight_decay`` and ``adapted``.
+        lr: r, > 0.
+        betas: (b1, b2), each in [0, 1).
+        eps: > 0.
+        weight_decay: b, >= 0.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor] | Iterable[dict[str, Any]],
+        lr: float,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "adapted": True})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Take a step. ``closure``: gives the loss anew, with gradients."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            weights = [p for p in group["params"] if p.grad is not None]
+            if weights:
+                self._move(group, weights, [p.grad for p in weights])
+        return loss
+
+    def _move(self, group: dict[str, Any], weights: list[Tensor], gradients: list[Tensor]) -> None:
+        for weight in weights:
+            if "exp_avg" not in self.state[weight]:
+                self.state[weight] |= {
+                    "step": torch.zeros((), device=weight.device),
+                    "exp_avg": torch.zeros_like(weight),
+                    "exp_avg_sq": torch.zeros_like(weight),
+                }
+        steps, first, second = (
+            [self.state[weight][key] for weight in weights] for key in ("step", "exp_avg", "exp_avg_sq")
+        )
+        beta1, beta2 = group["betas"]
+        torch._foreach_add_(steps, 1)
+        torch._foreach_lerp_(first, gradients, 1 - beta1)
+        torch._foreach_mul_(second, beta2)
+        torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
+        updates = [moment / (1 - beta1**step) for moment, step in zip(first, steps, strict=True)]
+        scales = [(moment / (1 - beta2**step)).sqrt_() for moment, step in zip(second, steps, strict=True)]
+        torch._foreach_add_(scales, group["eps"])
+        torch._foreach_div_(updates, scales)
+        torch._foreach_add_(updates, weights, alpha=group["weight_decay"])
+        if group["adapted"]:
+            torch._foreach_mul_(updates, trust_ratios(weights, updates))
+        torch._foreach_mul_(updates, group["lr"])
+        torch._foreach_sub_(weights, updates)
