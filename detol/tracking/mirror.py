@@ -13,7 +13,7 @@ from typing import Any
 from detol.search.records import State
 from detol.tracking.busy import Busy
 from detol.tracking.parent import Parent
-from detol.tracking.runs import Runs
+from detol.tracking.runs import Runs, writers
 from detol.tracking.uri import redact
 from detol.tracking.wanted import Point, Wanted
 from detol.tracking.wire import Epoch, Finish, Message, Seen, Start
@@ -110,12 +110,7 @@ class Mirror:
         if self._runs is None or self._parent is None:
             self._runs = Runs(self._start)
             self._parent = Parent(self._runs)
-        for number in list(self._dirty):
-            # To the end first: should it be this one trial that cannot be written, the others come before it next time.
-            self._dirty[number] = self._dirty.pop(number)
-            self._show(self._runs, number)
-            if progress is not None:
-                progress(self.behind)
+        self._show(self._runs, progress)
         if self._stale and (not patient or self._now() >= self._shown + _PARENT_EVERY):
             self._parent.show(self._busy.share(time.time()))
             self._shown = self._now()
@@ -124,17 +119,38 @@ class Mirror:
             self._parent.finish(self._finish)
             self._finish, self._finished = None, True
 
-    def _show(self, runs: Runs, number: int) -> None:
-        wanted = self._known[number]
-        new = number not in runs.children
-        if runs.show(wanted):
-            self.added += new
-            self._stale = True
-        else:
-            self.complete += 1
-        del self._dirty[number]
-        if wanted.trial.state.final:
-            del self._known[number]  # it stands on the run now
+    def _show(self, runs: Runs, progress: Callable[[int], None] | None) -> None:
+        """Bring the run of each trial up to date.
+
+        Several at once on a server, which is waited for most of the time. All of them are over when this returns or
+        raises: a run that is made after the runs were read back would be made twice.
+        """
+        broken: dict[int, Exception] = {}
+
+        def show(number: int) -> bool | None:
+            try:
+                return None if broken else runs.show(self._known[number])
+            except Exception as error:  # as in ``work``, which gets it from here
+                broken[number] = error
+                return None
+
+        waiting, before = list(self._dirty), set(runs.children)
+        each = writers().map if runs.served else map
+        for number, changed in zip(waiting, each(show, waiting), strict=True):
+            if changed is None:
+                continue
+            self._stale = self._stale or changed
+            self.added += changed and number not in before
+            self.complete += not changed
+            del self._dirty[number]
+            if self._known[number].trial.state.final:
+                del self._known[number]  # it stands on the run now
+            if progress is not None:
+                progress(self.behind)
+        for number, error in broken.items():
+            # To the end: should it be this one trial that cannot be written, the others come before it next time.
+            self._dirty[number] = self._dirty.pop(number)
+            raise error
 
     def _fail(self, error: Exception) -> None:
         # What is known of the runs may be wrong now: a run may have been made although the answer was lost.

@@ -18,6 +18,7 @@ from detol.tracking import entities
 from detol.tracking.dataset import dataset_input
 from detol.tracking.entities import PREFIX, SECONDS
 from detol.tracking.place import identity_of, open_store
+from detol.tracking.uri import is_server
 from detol.tracking.wanted import Wanted
 from detol.tracking.wire import Start
 
@@ -52,15 +53,22 @@ class Runs:
     """The parent run of a search and the children of its trials.
 
     Every method may raise whatever MLflow, the database or the network raises. After that nothing that is known here
-    can be trusted: make a new one, which reads back what was written.
+    can be trusted: make a new one, which reads back what was written. ``show`` may be called from several threads, for
+    a different trial in each.
 
     Args:
         start: which search, and where.
+
+    Attributes:
+        children: by the number of the trial.
+        parent: id of the parent run.
+        served: whether a server stands before the database.
     """
 
     def __init__(self, start: Start) -> None:
         self.start = start
         self.client, self.experiment = open_store(start)
+        self.served = is_server(start.uri)
         self.children: dict[int, Child] = {}
         parents = []
         for run in self._existing():
@@ -212,9 +220,15 @@ class Runs:
 
 
 @functools.cache
+def writers() -> ThreadPoolExecutor:
+    """Return the threads that write trials to a server, each one trial at a time."""
+    return ThreadPoolExecutor(4, "detol-writers")
+
+
+@functools.cache
 def uploads() -> ThreadPoolExecutor:
-    """Return the two threads that upload files."""
-    return ThreadPoolExecutor(2, "detol-uploads")
+    """Return the threads that upload files; apart from the writers, which wait for them."""
+    return ThreadPoolExecutor(4, "detol-uploads")
 
 
 def local_folder(uri: str) -> Path | None:

@@ -33,6 +33,11 @@ def check(uri: str) -> str:
     return uri if path is None else f"{scheme}:///{path}"
 
 
+def is_server(uri: str) -> bool:
+    """Return whether an address is of a server, not of a database."""
+    return uri.partition("://")[0] in _SERVERS
+
+
 def sqlite_path(uri: str) -> Path | None:
     """Return the absolute path of the file behind a ``sqlite:`` address; ``None`` for any other address."""
     scheme, _, rest = uri.partition("://")
@@ -49,7 +54,7 @@ def redact(uri: str) -> str:
 
 def ui_command(uri: str) -> str:
     """Return the shell command that opens the MLflow UI on an address (for a server: its address in a browser)."""
-    if uri.partition("://")[0] in _SERVERS:
+    if is_server(uri):
         return f"open {redact(uri)} in a browser"
     program = Path(sys.executable).parent / "mlflow"
     if program.is_relative_to(Path.cwd()):

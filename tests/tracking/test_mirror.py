@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -257,3 +258,35 @@ def test_a_trial_that_cannot_be_written_does_not_hold_up_the_others(start, trial
     assert not driven.mirror.work(patient=False)
     assert driven.mirror.behind == 1
     shown(start.uri).same_as([trial(1), trial(2)])
+
+
+def test_on_a_server_several_are_written_at_once_and_none_is_under_way_after_a_fault(
+    start, trial, shown, monkeypatch
+) -> None:
+    monkeypatch.setattr(runs, "is_server", lambda uri: True)
+    written, under_way = runs.Runs.show, set[int]()
+    begun, failed = threading.Event(), threading.Event()
+
+    def slow(self: runs.Runs, wanted: Any) -> bool:
+        number = wanted.trial.number
+        if number == 0:
+            assert begun.wait(30)  # another one goes on while this one is at work
+            failed.set()
+            raise ConnectionError("the server is away")
+        under_way.add(number)
+        begun.set()
+        assert failed.wait(30)
+        made = written(self, wanted)
+        under_way.remove(number)
+        return made
+
+    monkeypatch.setattr(runs.Runs, "show", slow)
+    driven = Driven(start)
+    trials = [trial(number) for number in range(12)]
+    assert not driven.show(*(Seen(t, 1.0) for t in trials))
+    assert not under_way
+    assert 1 <= driven.mirror.added < 11  # what was under way is there, the rest waits
+    monkeypatch.setattr(runs.Runs, "show", written)
+    assert driven.mirror.work(patient=False)
+    assert (driven.mirror.added, driven.mirror.complete) == (12, 0)
+    shown(start.uri).same_as(trials)
