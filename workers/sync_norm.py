@@ -73,9 +73,13 @@ class SyncNorm(_BatchNorm):
 def synchronise_norms(module: nn.Module, group: "dist.ProcessGroup") -> nn.Module:
     """Replace every batch norm inside ``module`` by one over all ranks of ``group``; return the module.
 
-    The parameters and buffers are the same tensors under the same names.
+    The parameters and buffers are the same tensors under the same names. Those that are replaced already get the new
+    group.
     """
-    if isinstance(module, _BatchNorm) and not isinstance(module, SyncNorm):
+    if isinstance(module, SyncNorm):
+        module.group = group
+        return module
+    if isinstance(module, _BatchNorm):
         norm = SyncNorm(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats)
         norm.weight, norm.bias = module.weight, module.bias
         norm.running_mean, norm.running_var = module.running_mean, module.running_var
