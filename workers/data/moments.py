@@ -17,9 +17,9 @@ def moments(x: Array) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
     """
     axes = (0, *range(2, x.ndim))
     shape = (x.shape[1], *[1] * (x.ndim - 2))
-    rows = min(ROWS_AT_ONCE, rows_at_once(x.shape, np.dtype(np.float32), size=BYTES_AT_ONCE))
     if x.dtype == np.uint8:
         counts = np.zeros((x.shape[1], 256), np.int64)
+        rows = rows_at_once(x.shape, counts.dtype)  # which bincount makes of them
         for start in range(0, len(x), rows):
             block = x[start : start + rows]
             counts += [np.bincount(block[:, channel].reshape(-1), minlength=256) for channel in range(x.shape[1])]
@@ -28,6 +28,7 @@ def moments(x: Array) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
         variance = (counts * (values - mean[:, None]) ** 2).sum(axis=1) / counts.sum(axis=1)
     else:
         size = x.size // x.shape[1]
+        rows = min(ROWS_AT_ONCE, rows_at_once(x.shape, np.dtype(np.float32), size=BYTES_AT_ONCE))
         starts = range(0, len(x), rows)
         total = np.sum([x[start : start + rows].sum(axis=axes, dtype=np.float64) for start in starts], axis=0)
         mean = total / size

@@ -72,7 +72,13 @@ def read(
     Raises:
         DataError: whatever is wrong with the source or the arguments, in one line with the remedy.
     """
-    given = {"target": target, "kind": kind, "header": header, "variables": variables, "validation": validation}
+    given: dict[str, Any] = {
+        "target": target,
+        "kind": kind,
+        "header": header,
+        "variables": variables,
+        "validation": validation,
+    }
     given |= {"test": test, "seed": seed, "limit": limit, "task": task, "resize": resize}
     if packed.is_pack(source):
         return packed.read(Path(str(source)), given, copy=copy)

@@ -40,7 +40,7 @@ class Encoded:
         section: str = "",
     ) -> None:
         self._content, self._offsets, self._how = content, offsets, how
-        self._reference, self._section = reference, section
+        self.reference, self._section = reference, section
         size = how["size"]
         self._size = None if size is None else (int(size[0]), int(size[1]))
         self.shape: tuple[int, ...] = (len(offsets) - 1, *(int(side) for side in how["shape"]))
@@ -77,9 +77,9 @@ class Encoded:
         return np.asarray(self[:], dtype)
 
     def __reduce__(self) -> Any:
-        if self._reference is None:
+        if self.reference is None:
             return np.asarray, (np.asarray(self),)
-        return restored, (self._reference, self._section)
+        return restored, (self.reference, self._section)
 
     def _decode(self, numbers: Array) -> Array:
         out = np.empty((len(numbers), *self.shape[1:]), np.uint8)
@@ -100,10 +100,10 @@ class Encoded:
 
         held = self._content[int(self._offsets[number]) : int(self._offsets[number + 1])]
         try:
-            with Image.open(io.BytesIO(held)) as image:
+            with Image.open(io.BytesIO(held.tobytes())) as image:
                 return pixels(image, self._how["mode"], self._size)
         except (OSError, SyntaxError, ValueError, EOFError) as error:
-            place = self._reference.path if self._reference else "a packed file"
+            place = self.reference.path if self.reference else "a packed file"
             raise DataError(
                 f"each image must be readable: number {number} of {self._section} of {place} is not: {error}; see detol"
                 " data verify"

@@ -2,13 +2,14 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from filelock import FileLock
 
 from detol.errors import DataError
+from detol.workers.data.dataset import Dataset
 from detol.workers.data.packed.layout import read_header
 from detol.workers.data.packed.reference import Reference
 
@@ -18,6 +19,7 @@ PIECE = 64 * 2**20
 """Bytes that are sent at once."""
 
 Receive: TypeAlias = Callable[[Reference, int, bytes], None]
+Call: TypeAlias = Callable[..., Any]
 
 
 def folder() -> Path:
@@ -129,3 +131,40 @@ def _checked(reference: Reference, part: Path) -> None:
     except DataError:
         part.unlink(missing_ok=True)
         raise
+
+
+def references(dataset: Dataset) -> set[Reference]:
+    """Return the packed files that a data set is read from."""
+    arrays = [array for part in dataset.splits().values() for array in (part.x, part.y)]
+    found = (getattr(array, "reference", None) for array in arrays)
+    return {reference for reference in found if reference is not None}
+
+
+def shipped(dataset: Dataset) -> int:
+    """Return about how many bytes a data set has that are sent to a worker: none of those in a packed file."""
+    arrays = [array for part in dataset.splits().values() for array in (part.x, part.y)]
+    return sum(array.nbytes for array in arrays if getattr(array, "reference", None) is None)
+
+
+def spread(dataset: Dataset, names: Iterable[str], call: Call) -> int:
+    """Send the packed files of a data set to the nodes that do not see them; return how many were sent.
+
+    Args:
+        dataset: on this node.
+        names: of all nodes.
+        call: runs a function with its arguments on a node, and returns what it returns.
+
+    Raises:
+        DataError: what came is not the file.
+    """
+    sent = 0
+    for reference in references(dataset):
+        for name in names:
+            if call(name, lacks, reference):
+
+                def to(known: Reference, start: int, piece: bytes, name: str = name) -> None:
+                    call(name, receive, known, start, piece)
+
+                send(reference, to)
+                sent += 1
+    return sent
