@@ -26,11 +26,9 @@ def crop(batch: Tensor, draws: Tensor) -> Tensor:
     down = (draws[:, 1] * (2 * tall + 1)).long()
     right = (draws[:, 2] * (2 * wide + 1)).long()
     padded = torch.nn.functional.pad(batch, (wide, wide, tall, tall))
-    rows = down[:, None] + torch.arange(height, device=batch.device)
-    columns = right[:, None] + torch.arange(width, device=batch.device)
-    samples = torch.arange(len(batch), device=batch.device)
-    # Indices either side of the channel axis put it last.
-    return padded[samples[:, None, None], :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2).contiguous()
+    # All windows as strides over the padded images: the indices pick one of each, rows of pixels are copied whole.
+    windows = padded.unfold(2, height, 1).unfold(3, width, 1)
+    return windows[torch.arange(len(batch), device=batch.device), :, down, right]
 
 
 AUGMENTATIONS: Mapping[str, Augmentation] = {"flip": flip, "crop": crop}

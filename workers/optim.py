@@ -32,17 +32,40 @@ class Optimiser:
         self.inner = _make([group for group in groups if group["params"]], recipe, fused=_fusible(self._parameters))
         self._step = cast("Callable[[Optimizer], None]", inspect.unwrap(type(self.inner).step))
         self._clip = recipe.clip
+        if recipe.precision == "float16":
+            self._begin(recipe)
 
-    def step(self, rate: float) -> None:
-        """Clip the gradients to the recipe's norm, take a step at a learning rate, and clear them."""
+    def step(self, rate: float | torch.Tensor, skip: torch.Tensor | None = None) -> None:
+        """Clip the gradients to the recipe's norm, take a step at a learning rate, and clear them.
+
+        Args:
+            rate: the learning rate; a scalar tensor on the device where steps are recorded.
+            skip: a scalar on the device, 1 where the gradients are not finite: then nothing but they is changed.
+        """
         if self._clip:
             nn.utils.clip_grad_norm_(self._parameters, self._clip)
         for group in self.inner.param_groups:
             group["lr"] = rate
-        with torch.no_grad():
-            self._step(self.inner)
+        skipping = skip is not None and getattr(self.inner, "_step_supports_amp_scaling", False)
+        if skipping:
+            # torch's fused kernels look at it themselves, so that the host need not wait for the device.
+            self.inner.found_inf = skip  # type: ignore[attr-defined]
+        if skip is None or skipping or not skip.item():
+            with torch.no_grad():
+                self._step(self.inner)
         for parameter in self._parameters:
             parameter.grad = None
+
+    @property
+    def gradients(self) -> list[torch.Tensor]:
+        """The gradients that are there."""
+        return [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+
+    def _begin(self, recipe: Recipe) -> None:
+        """Let SGD remember zeros, as it does anyway before its first step: that may be skipped."""
+        if isinstance(self.inner, SGD) and recipe.momentum:
+            for parameter in self._parameters:
+                self.inner.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return what the optimiser remembers as ``INDEX.KEY``, by the place of the parameter in the model.

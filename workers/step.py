@@ -37,9 +37,14 @@ class Criterion:
         return output if self._classify else output.squeeze(-1) * self._std + self._mean
 
 
+def element(recipe: Recipe) -> torch.dtype:
+    """Return the format that a recipe multiplies in."""
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[recipe.precision]
+
+
 def precision(recipe: Recipe, device: torch.device) -> torch.autocast:
-    """Return the context of the forward pass: bfloat16 needs no loss scaling."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=recipe.precision == "bfloat16")
+    """Return the context of the forward pass: bfloat16 needs no loss scaling, float16 does (``stepping.scaling``)."""
+    return torch.autocast(device.type, dtype=element(recipe), enabled=recipe.precision != "float32")
 
 
 def mix(*numbers: int) -> int:

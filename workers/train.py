@@ -28,7 +28,8 @@ from detol.workers.outcome import one_line
 from detol.workers.start import Parent, begin, inherited_rate, optimiser_tensors, remember, settle
 from detol.workers.state import Stamp, read, save
 from detol.workers.step import Criterion, memory_faults, mix, seeded
-from detol.workers.stepping import Epoch, Learner, Position, Schedule, choose
+from detol.workers.stepping import Epoch, Learner, LossScale, Pace, Position, Schedule, choose
+from detol.workers.stepping import facts as step_facts
 from detol.workers.tensors import Tensors, load
 
 if TYPE_CHECKING:
@@ -107,7 +108,9 @@ class Training:
             self._called = self._group.wrap(model, sync_norm=recipe.sync_norm, communication=self._communication)
             self.model = plain(self._called)
             self._optimiser = Optimiser(self.model, self._communication.local(recipe))
+            self._scale = LossScale(self._device) if recipe.precision == "float16" else None
             self._step = choose(self._learner())
+            self._pace = Pace(self._device)
             self.position = Position(0)
             if parent and started:
                 remember(self.model, self._optimiser, parent, started)
@@ -169,6 +172,8 @@ class Training:
         more = {**self._units(), **{name: repr(value) for name, value in self._communication.meter.facts.items()}}
         if self.inherited is not None:
             more[INHERITED] = repr(self.inherited)
+        if self._scale is not None:
+            more |= self._scale.facts()
         with self._group.guarded():
             memory = gather(self._communication, self._optimiser, self._group)
         return save(self.model, self._optimiser, self._stamp, self.curve, more, memory)
@@ -182,6 +187,11 @@ class Training:
     def sent(self) -> Mapping[str, str | float | int]:
         """What this rank sent to exchange gradients or weights (see :class:`detol.workers.communication.Meter`)."""
         return self._communication.meter.facts
+
+    @property
+    def engine(self) -> Mapping[str, str | float | int]:
+        """How its steps are taken (see :mod:`detol.workers.stepping`)."""
+        return step_facts(self._step, self._device)
 
     def measured(self, names: Sequence[str]) -> dict[str, str]:
         """Return measures of the network as it is now, as JSON texts by name (see :mod:`detol.workers.measures`).
@@ -198,7 +208,14 @@ class Training:
     def _learner(self) -> Learner:
         """Return what a step works on."""
         return Learner(
-            self._called, self._data, self._recipe, self._group, self._augment, self._criterion, self._optimiser
+            self._called,
+            self._data,
+            self._recipe,
+            self._group,
+            self._augment,
+            self._criterion,
+            self._optimiser,
+            self._scale,
         )
 
     def _go_on(self, checkpoint: bytes) -> None:
@@ -216,6 +233,8 @@ class Training:
         found = facts(checkpoint)
         share = found.get(INHERITED)
         self._communication.meter.restore(found)
+        if self._scale is not None:
+            self._scale.restore(found)
         self.inherited = None if share is None else float(share)
 
     def _units(self) -> dict[str, str]:
@@ -238,9 +257,11 @@ class Training:
         self._communication.begin(self._schedule.before(epoch) + self.position.step, self._schedule.total)
         for batch in drawn.batches(self.position.step):
             if self._ends(finite, epoch):
+                self._communication.settle()
                 return None
             loss = self._step(batch)
             self._communication.stepped()
+            self._pace.step()
             shard = group.shard(len(batch))
             self.position.advance(loss, shard.stop - shard.start)
             # Looking at a loss waits for the device: on an accelerator once an epoch is enough.
@@ -313,8 +334,8 @@ def run(job: Job, data: Tensors, *, group: Group, stop: Callable[[], bool]) -> I
     if training.inherited is not None:
         yield {"inherited": training.inherited}
     yield from training.reports()
-    if training.sent:
-        yield training.sent
+    if training.sent or training.engine:
+        yield {**training.sent, **training.engine}
     if training.paused:
         checkpoint = training.checkpoint() if group.rank == 0 or training.together else None
         yield Paused(checkpoint if group.rank == 0 else None)

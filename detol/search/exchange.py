@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from detol.errors import UsageError, unknown
 
 NAMES = ("plain", "fp16", "bf16", "powersgd", "topk", "local_sgd")
+LATE = ("powersgd", "topk", "local_sgd")
+"""Those in which a rank keeps something of its own from step to step."""
 _VALUES: dict[str, tuple[str, float, str]] = {
     "powersgd": ("rank", 2.0, "a whole number, at least 1"),
     "topk": ("share", 0.01, "above 0 and at most 1"),

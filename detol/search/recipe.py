@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, fields
 
 from detol.errors import UsageError, unknown
 from detol.graph.ops import Value
-from detol.search.exchange import parse
+from detol.search.exchange import LATE, parse
 
 OPTIMISERS = ("sgd", "adamw", "lars", "lamb")
 SCHEDULES = ("cosine", "one_cycle", "constant", "step", "grow_batch")
-PRECISIONS = ("float32", "bfloat16")
+PRECISIONS = ("float32", "bfloat16", "float16")
 AUGMENTATIONS = ("flip", "crop")
 RECIPE_VERSION = "r1"
 _FIRST = (
@@ -41,7 +41,7 @@ class Recipe:
         augment: names from ``flip`` (horizontal) and ``crop`` (random shift by an eighth, zeros outside), joined by
             commas; images only.
         clip: largest norm of the gradient; 0 for none.
-        precision: ``float32`` or ``bfloat16`` (autocast).
+        precision: ``float32``, ``bfloat16`` (autocast) or ``float16`` (autocast, the loss scaled dynamically).
         sync_norm: whether batch norm's statistics are taken over all ranks.
         communication: how the ranks exchange gradients: ``plain``, ``fp16``, ``bf16``, ``powersgd:RANK``,
             ``topk:SHARE`` or ``local_sgd:PERIOD``; one rank alone has nothing to exchange.
@@ -79,7 +79,13 @@ class Recipe:
             if part not in AUGMENTATIONS:
                 raise unknown("augmentation", part, AUGMENTATIONS)
         # With its value spelt out, so that two spellings of one way have one digest.
-        object.__setattr__(self, "communication", str(parse(self.communication)))
+        exchange = parse(self.communication)
+        object.__setattr__(self, "communication", str(exchange))
+        if self.precision == "float16" and exchange.name in LATE:
+            raise UsageError(
+                f"recipe communication {exchange.name} keeps what the scale of float16's loss changes under it: "
+                "use precision bfloat16"
+            )
         rules = {
             "learning_rate": (self.learning_rate > 0, "> 0"),
             "momentum": (0 <= self.momentum < 1, "in [0, 1)"),

@@ -11,6 +11,7 @@ from detol.workers.group import Group
 from detol.workers.optim import Optimiser
 from detol.workers.step import Criterion, precision
 from detol.workers.stepping.epoch import Batch, Epoch
+from detol.workers.stepping.scaling import LossScale
 from detol.workers.tensors import Tensors
 
 
@@ -19,14 +20,15 @@ class Step(Protocol):
 
     After a call that returned, weights, buffers and optimiser are those after the step, on every rank. After one that
     raised they are those before it, but for the running statistics of batch norm, and gradients may be left behind.
-
-    Attributes:
-        kind: ``eager`` or ``graph``.
-        why: why it is not a quicker kind; empty for the quickest.
     """
 
-    kind: str
-    why: str
+    @property
+    def kind(self) -> str:
+        """``eager`` or ``graph``."""
+
+    @property
+    def why(self) -> str:
+        """Why it is not a quicker kind; empty for the quickest."""
 
     def begin(self, epoch: Epoch) -> None:
         """Get ready for an epoch; called before its first step, and before the first after a resumption within it."""
@@ -50,6 +52,7 @@ class Learner:
         augment: of the recipe.
         criterion: of the recipe.
         optimiser: over the parameters of the network.
+        scale: of the loss, in float16; ``None`` otherwise.
     """
 
     called: nn.Module
@@ -59,11 +62,29 @@ class Learner:
     augment: Augmenter
     criterion: Criterion
     optimiser: Optimiser
+    scale: LossScale | None = None
 
     def loss(self, samples: Tensor, draws: Tensor | None) -> Tensor:
         """Return the loss summed over some samples of the training split, augmented by their draws."""
         rows = self.data.train
-        x = self.augment(rows.x[samples], draws)
+        x = self.augment(rows.x.index_select(0, samples), draws)
         with precision(self.recipe, self.data.device):
             output = self.called(self.data.standardised(x))
             return self.criterion(output.float(), rows.y[samples])
+
+    def scaled(self, loss: Tensor) -> Tensor:
+        """Return what is differentiated in place of a loss."""
+        return loss if self.scale is None else self.scale(loss)
+
+    def update(self, rate: float | Tensor) -> None:
+        """Take the optimiser's step by the gradients that are there, and clear them.
+
+        Args:
+            rate: learning rate; a tensor where the step is recorded.
+        """
+        if self.scale is None:
+            self.optimiser.step(rate)
+            return
+        overflow = self.scale.unscale(self.optimiser.gradients)
+        self.optimiser.step(rate, skip=overflow)
+        self.scale.update(overflow)

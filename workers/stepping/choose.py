@@ -1,9 +1,57 @@
 """Which kind of step a training takes."""
 
+import torch
+from torch.optim import SGD, AdamW
+
 from detol.workers.stepping.base import Learner, Step
 from detol.workers.stepping.eager import Eager
+from detol.workers.stepping.settings import way
 
 
 def choose(learner: Learner) -> Step:
-    """Return the quickest kind of step that the training allows."""
-    return Eager(learner, why="", parts=learner.recipe.accumulate)
+    """Return the quickest kind of step that the training allows.
+
+    Raises:
+        UsageError: an unknown way in the environment (see :mod:`detol.workers.stepping.settings`).
+    """
+    wanted = way()
+    why = _eager(learner, wanted)
+    if why:
+        return Eager(learner, why=why, parts=learner.recipe.accumulate)
+    from detol.workers.stepping.compiled import compiler
+    from detol.workers.stepping.graph import Graph
+    from detol.workers.stepping.recorder import CudaRecorder
+
+    blocks = None if wanted == "graph" else compiler()
+    recorder = CudaRecorder(learner.data.device)
+    return Graph(learner, recorder, blocks, budget=wanted == "auto", parts=learner.recipe.accumulate)
+
+
+def facts(step: Step, device: torch.device) -> dict[str, str | float]:
+    """Return how steps were taken, for the record; nothing on a CPU, where there is one way alone."""
+    if device.type == "cpu":
+        return {}
+    if isinstance(step, Eager) or step.why:
+        return {"step": f"{step.kind}: {step.why}"}
+    from detol.workers.stepping.graph import Graph
+
+    if not isinstance(step, Graph):
+        return {"step": step.kind}
+    made, blocks = step.compiled
+    return {"step": step.kind, "blocks": f"{made} of {blocks} compiled", "setup_seconds": round(step.seconds, 3)}
+
+
+def _eager(learner: Learner, wanted: str) -> str:
+    """Return why a training cannot have its step in a CUDA graph; empty when it can."""
+    device, optimiser = learner.data.device, learner.optimiser.inner
+    if device.type != "cuda":
+        return f"device {device.type} has no graphs"
+    if wanted == "eager":
+        return "asked for"
+    if learner.group.width > 1:
+        return f"{learner.group.width} ranks exchange gradients"
+    if not isinstance(optimiser, SGD | AdamW):
+        return f"optimiser {learner.recipe.optimiser} is not recorded"
+    if learner.data.train.x.device != device:
+        return "the data are not on the device"
+    return ""

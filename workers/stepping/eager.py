@@ -36,26 +36,50 @@ class Eager:
         shard = group.shard(len(batch))
         mine = batch.samples[shard]
         draws = None if batch.draws is None else batch.draws[shard]
-        losses = []
-        for part, last in _cut(len(mine), self._parts):
-            with contextlib.nullcontext() if last else self._unsynchronised():
-                loss = learner.loss(mine[part], draws if draws is None else draws[part])
-                # The ranks' gradients are averaged: times the width over the global batch makes that a mean of samples.
-                (loss * (group.width / len(batch))).backward()  # type: ignore[no-untyped-call]
-            losses.append(loss.detach())
-        learner.optimiser.step(batch.rate)
-        return sum(losses[1:], start=losses[0])
+        # The ranks' gradients are averaged: times the width over the global batch makes that a mean over samples.
+        fewest = len(batch) // group.width
+        loss = backward(learner, mine, draws, group.width / len(batch), cuts(fewest, self._parts))
+        learner.update(batch.rate)
+        return loss
 
-    def _unsynchronised(self) -> contextlib.AbstractContextManager[None]:
-        """Let gradients add up on this rank, without an exchange."""
-        called = self._learner.called
-        if isinstance(called, DistributedDataParallel):
-            return called.no_sync()
-        return contextlib.nullcontext()
+
+def backward(learner: Learner, samples: Tensor, draws: Tensor | None, factor: float, parts: int = 1) -> Tensor:
+    """Add to the gradients those of the summed loss times a factor, part by part; return the loss, detached.
+
+    Args:
+        learner: what is worked on.
+        samples: of this rank.
+        draws: of these samples.
+        factor: of the gradients.
+        parts: into how many the samples are cut; only the last exchanges gradients with other ranks.
+    """
+    losses = []
+    for part, last in _cut(len(samples), parts):
+        with contextlib.nullcontext() if last else _unsynchronised(learner):
+            loss = learner.loss(samples[part], draws if draws is None else draws[part])
+            learner.scaled(loss * factor).backward()  # type: ignore[no-untyped-call]
+        losses.append(loss.detach())
+    return sum(losses[1:], start=losses[0])
+
+
+def _unsynchronised(learner: Learner) -> contextlib.AbstractContextManager[None]:
+    """Let gradients add up on this rank, without an exchange."""
+    if isinstance(learner.called, DistributedDataParallel):
+        return learner.called.no_sync()
+    return contextlib.nullcontext()
+
+
+def cuts(fewest: int, parts: int) -> int:
+    """Return into how many parts samples are cut, where each needs the 2 that batch norm needs.
+
+    Args:
+        fewest: samples of any rank, so that all ranks have as many parts.
+        parts: wanted.
+    """
+    return max(1, min(parts, fewest // 2))
 
 
 def _cut(count: int, parts: int) -> Iterator[tuple[slice, bool]]:
-    """Cut samples into parts of at least the 2 that batch norm needs; yield each with whether it is the last."""
-    parts = max(1, min(parts, count // 2))
+    """Cut samples into parts; yield each with whether it is the last."""
     for number in range(parts):
         yield slice(count * number // parts, count * (number + 1) // parts), number == parts - 1

@@ -51,7 +51,7 @@ def test_a_step_can_be_had_without_those_before_it():
 
 
 def test_rates_go_on_from_epoch_to_epoch():
-    schedule = Schedule((3, 2, 4))
+    schedule = Schedule((3, 2, 4), (1.0, 1.0, 1.0))
     assert schedule.total == 9
     rates = [schedule.rates(number, lambda step, steps: step / steps) for number in (1, 2, 3)]
     assert [len(part) for part in rates] == [3, 2, 4]

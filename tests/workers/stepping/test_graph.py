@@ -1,0 +1,250 @@
+import dataclasses
+
+import pytest
+import torch
+import torch._dynamo
+
+from detol.errors import OutOfMemory, UsageError
+from detol.graph.ops import op
+from detol.graph.topology import chain
+from detol.search.recipe import Recipe
+from detol.workers.data.dataset import Split
+from detol.workers.stepping import Eager, facts
+from detol.workers.stepping.blocks import blocks_of
+from detol.workers.stepping.compiled import SHARE, Compiler
+from detol.workers.stepping.graph import Graph
+from detol.workers.stepping.recorder import Rerun
+from detol.workers.stepping.settings import way
+from detol.workers.tensors import load
+from detol.workers.train import Training
+
+NETWORK = chain(
+    op("conv", channels=4),
+    op("mbconv", expand=2),
+    op("conv", channels=6, stride=2, order="pre"),
+    op("sepconv", channels=4, norm=False),
+    op("flatten"),
+    op("linear", features=8, dropout=0.2),
+)
+RECIPES = {
+    "sgd": Recipe(augment="flip,crop", batch_size=32),
+    "plain sgd": Recipe(momentum=0.0, nesterov=False, batch_size=32),
+    "adamw": Recipe(optimiser="adamw", learning_rate=3e-3, batch_size=32),
+    "bfloat16": Recipe(precision="bfloat16", batch_size=32),
+    "float16": Recipe(precision="float16", batch_size=32),
+    "parts": Recipe(accumulate=3, batch_size=32),
+    "growing": Recipe(schedule="grow_batch", step_factor=2, max_batch=64, warmup=0.0, batch_size=16),
+}
+
+
+@pytest.fixture(scope="module")
+def few(digits):
+    """Returns digits cut to 101 samples (batches of two sizes), as tensors."""
+    return load(dataclasses.replace(digits, train=Split(digits.train.x[:101], digits.train.y[:101])))
+
+
+def training(data, recipe, graph=True, network=NETWORK, recorder=None, compiler=None, **options):
+    made = Training(network, data, recipe, epochs=3, seed=3, **options)
+    if graph:
+        learner = made._learner()
+        made._step = Graph(learner, recorder or Rerun(), compiler, parts=recipe.accumulate)
+    return made
+
+
+def curve(made):
+    return [dict(report.metrics) for report in made.reports()]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recorded_training_is_the_eager_one(few, name):
+    recipe = RECIPES[name]
+    eager, graph = training(few, recipe, graph=False), training(few, recipe)
+    for found, expected in zip(curve(graph), curve(eager), strict=True):
+        # The learning rate of a recorded step is a float32 on the device.
+        assert found == pytest.approx(expected, rel=1e-4)
+    assert (graph._step.kind, graph._step.why) == ("graph", "")
+    for name, tensor in eager.model.state_dict().items():
+        torch.testing.assert_close(graph.model.state_dict()[name], tensor, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_recording_leaves_no_trace(few):
+    made = training(few, Recipe(batch_size=32))
+    before = {name: tensor.clone() for name, tensor in made.model.state_dict().items()}
+    drawn = torch.get_rng_state()
+
+    class Idle(Rerun):
+        def record(self, work):
+            return lambda: None
+
+    made._step._recorder = Idle()
+    made._train(1)
+    for name, tensor in made.model.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+    assert all(not tensor.any() for tensor in made._optimiser.tensors().values())
+    assert torch.equal(torch.get_rng_state(), drawn)
+
+
+def test_there_is_one_recording_for_each_size_of_batch(few):
+    made = training(few, Recipe(batch_size=32))
+    curve(made)
+    assert sorted(made._step._recorded) == [25, 26]  # 101 samples in 4 batches
+
+
+class Broken(Rerun):
+    """Cannot record, as when an operation waits for the device."""
+
+    def __init__(self, message):
+        self.message = message
+
+    def record(self, work):
+        work()
+        raise RuntimeError(self.message)
+
+
+def test_what_cannot_be_recorded_is_done_eagerly_and_says_why(few):
+    recipe = Recipe(batch_size=32)
+    network = chain(op("conv", channels=4))
+    recorder = Broken("operation not permitted when stream is capturing\nmore")
+    made = training(few, recipe, recorder=recorder, network=network)
+    found = curve(made)
+    assert found == curve(training(few, recipe, graph=False, network=network))
+    assert made._step.kind == "eager"
+    assert "cannot be recorded: operation not permitted when stream is capturing" in made._step.why
+
+
+def test_memory_that_runs_out_while_recording_is_said_so(few):
+    made = training(few, Recipe(batch_size=32), recorder=Broken("CUDA out of memory. Tried to allocate 2 GiB"))
+    with pytest.raises(OutOfMemory):
+        curve(made)
+
+
+def test_a_paused_training_goes_on_recorded(few):
+    recipe = RECIPES["float16"]
+    whole = curve(training(few, recipe))
+    first = training(few, recipe, until=2)
+    begun = curve(first)
+    second = training(few, recipe, checkpoint=first.checkpoint())
+    assert begun + curve(second) == whole
+
+
+def test_what_is_recorded_for_the_trial(few):
+    device = torch.device("cuda")
+    made = training(few, Recipe(batch_size=32))
+    curve(made)
+    found = facts(made._step, device)
+    assert (found["step"], found["blocks"]) == ("graph", "0 of 7 compiled")
+    assert found["setup_seconds"] > 0
+    assert facts(Eager(made._learner(), why="2 ranks"), device) == {"step": "eager: 2 ranks"}
+    assert facts(made._step, torch.device("cpu")) == {}
+
+
+def test_an_unknown_way_is_refused():
+    assert way({}) == "auto"
+    assert way({"DETOL_STEP": "graph"}) == "graph"
+    with pytest.raises(UsageError, match=r"DETOL_STEP.*graph"):
+        way({"DETOL_STEP": "grpah"})
+
+
+def keys(network, data):
+    made = training(data, Recipe(batch_size=32), network=network)
+    next(made.reports())
+    return set(made._step._keys)
+
+
+def test_equal_layers_of_different_candidates_are_one_block(few):
+    conv = op("conv", channels=4, order="pre")
+    first = keys(chain(op("conv", channels=4), conv, conv), few)
+    second = keys(chain(op("conv", channels=4), conv, op("pool"), conv, conv), few)
+    assert len(first) == 3  # the stem, both convolutions, the head
+    assert first <= second
+
+
+def test_blocks_are_chains_of_known_layers(few):
+    model = training(few, Recipe()).model
+    assert [[spec[0] for spec in block.specs] for block in blocks_of(model).values()] == [
+        ["conv2d", "norm", "relu"],
+        ["conv2d", "norm", "relu", "conv2d", "norm", "relu", "conv2d", "norm"],  # mbconv
+        ["relu", "conv2d", "norm"],
+        ["conv2d", "conv2d", "relu"],
+        ["linear"],  # dropout belongs to no block, so the chain around it is taken apart
+        ["norm"],
+        ["linear"],
+    ]
+
+
+class Clock:
+    """Seconds that go on by one at each look."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        self.now += 1
+        return self.now
+
+
+@pytest.fixture
+def counting(monkeypatch):
+    """Returns a compiler that compiles nothing, and counts."""
+    monkeypatch.setattr("detol.workers.stepping.compiled._try", lambda *_: None)
+    clock = Clock()
+    compiler = Compiler("eager", clock)
+    return compiler, clock
+
+
+def test_within_a_budget_a_block_is_compiled_for_the_second_candidate_that_has_it(few, counting):
+    compiler, clock = counting
+    found = keys(chain(op("conv", channels=4), op("conv", channels=4)), few)
+    cpu = torch.device("cpu")
+    compiler.prepare(found, 32, cpu, budget=True)
+    assert not compiler.made
+    clock.now += 1000
+    compiler.prepare(found, 32, cpu, budget=True)
+    assert set(compiler.made) == found
+
+
+def test_compilation_stays_within_its_budget(few, counting):
+    compiler, clock = counting
+    found = keys(NETWORK, few)
+    cpu = torch.device("cpu")
+    compiler.prepare(found, 32, cpu, budget=True)
+    for _ in range(50):
+        clock.now += 5
+        compiler.prepare(found, 32, cpu, budget=True)
+        assert compiler.seconds <= SHARE * clock.now
+    assert 0 < len(compiler.made) <= len(found)
+
+
+def test_asked_for_all_blocks_are_compiled_at_once(few, counting):
+    compiler, _ = counting
+    found = keys(NETWORK, few)
+    compiler.prepare(found, 32, torch.device("cpu"), budget=False)
+    assert set(compiler.made) == found
+
+
+def test_a_block_that_cannot_be_compiled_stays_as_it_is(few, monkeypatch):
+    def fails(*_):
+        raise ValueError("no compiler here\nreally")
+
+    monkeypatch.setattr("detol.workers.stepping.compiled._compiled", fails)
+    compiler = Compiler()
+    recipe = Recipe(batch_size=32)
+    made = training(few, recipe, compiler=compiler)
+    assert curve(made) == curve(training(few, recipe))
+    assert made._step.compiled[0] == 0
+    assert set(compiler.failed.values()) == {"ValueError: no compiler here really"}
+
+
+def test_a_compiled_block_serves_batches_of_both_sizes_and_further_candidates(few):
+    compiler = Compiler("eager")
+    recipe = Recipe(batch_size=32, precision="bfloat16")
+    network = chain(op("conv", channels=4, order="pre"))
+    made = training(few, recipe, compiler=compiler, network=network)
+    assert curve(made) == curve(training(few, recipe, network=network))
+    assert made._step.compiled == (2, 2)
+    taken = compiler.seconds
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        again = training(few, dataclasses.replace(recipe, batch_size=20), compiler=compiler, network=network)
+        curve(again)
+    assert again._step.compiled == (2, 2)
+    assert compiler.seconds == taken

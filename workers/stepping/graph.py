@@ -1,0 +1,193 @@
+"""A step as one CUDA graph: forwards, backwards and optimiser are launched by a single call.
+
+Small networks are bound by launches: a step of NAS-Bench-201's network is two thousand kernels of a few microseconds,
+each of which takes the host longer than the device.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from detol.workers.group import plain
+from detol.workers.outcome import exhausted, one_line
+from detol.workers.step import element
+from detol.workers.stepping.base import Learner
+from detol.workers.stepping.blocks import Block, Key, blocks_of, function, replaced
+from detol.workers.stepping.compiled import Compiler
+from detol.workers.stepping.eager import Eager, backward, cuts
+from detol.workers.stepping.epoch import Batch, Epoch
+from detol.workers.stepping.recorder import Recorder, Work
+from detol.workers.stepping.shadow import Shadow
+
+Clock = Callable[[], float]
+
+
+@dataclass
+class Recorded:
+    """A recorded step for batches of one size, and the memory that it reads and writes."""
+
+    samples: Tensor
+    draws: Tensor | None
+    loss: Tensor
+    replay: Work
+
+    def take(self, batch: Batch) -> None:
+        """Copy a batch to where the step reads it."""
+        self.samples.copy_(batch.samples)
+        if self.draws is not None and batch.draws is not None:
+            self.draws.copy_(batch.draws)
+
+
+class Graph:
+    """Takes each step by one recorded graph, of which there is one for each size of batch (there are at most two).
+
+    What cannot be recorded is done operation by operation from then on, and ``why`` says what it was.
+
+    Args:
+        learner: what it works on; of one rank.
+        recorder: of the device.
+        compiler: of blocks; ``None``: they are not compiled.
+        budget: whether only blocks are compiled that pay (see :class:`~detol.workers.stepping.compiled.Compiler`).
+        parts: as of :class:`~detol.workers.stepping.eager.Eager`.
+        clock: seconds, never falling.
+
+    Attributes:
+        seconds: that recording and compiling took.
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        recorder: Recorder,
+        compiler: Compiler | None = None,
+        *,
+        budget: bool = False,
+        parts: int = 1,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._learner, self._recorder, self._compiler = learner, recorder, compiler
+        self._budget, self._parts, self._clock = budget, parts, clock
+        self._model = plain(learner.called)
+        self._dtype = element(learner.recipe)
+        self._blocks = blocks_of(self._model)
+        self._shadow = Shadow((weight for block in self._blocks.values() for weight in block.weights), self._dtype)
+        self._counters = [counter for block in self._blocks.values() for counter in block.counters]
+        self._keys: dict[Key, int] = {}
+        self._copies: Mapping[Tensor, Tensor] = {}
+        self._rate = torch.zeros((), device=learner.data.device)
+        self._recorded: dict[int, Recorded] = {}
+        self._eager: Eager | None = None
+        self.seconds = 0.0
+
+    @property
+    def kind(self) -> str:
+        """``graph``, or ``eager`` where that failed."""
+        return "graph" if self._eager is None else self._eager.kind
+
+    @property
+    def why(self) -> str:
+        """Why it is not a graph; empty where it is."""
+        return "" if self._eager is None else self._eager.why
+
+    @property
+    def compiled(self) -> tuple[int, int]:
+        """How many different blocks are compiled, and of how many."""
+        made = self._compiler.made if self._compiler else {}
+        return sum(key in made for key in self._keys), len(self._keys)
+
+    def begin(self, epoch: Epoch) -> None:
+        """Nothing to get ready: what is missing is recorded when it is needed."""
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Take the step (see :class:`~detol.workers.stepping.base.Step`)."""
+        if self._eager is None and len(batch) not in self._recorded:
+            self._prepare(batch)
+        if self._eager is not None:
+            return self._eager(batch)
+        recorded = self._recorded[len(batch)]
+        recorded.take(batch)
+        self._rate.fill_(batch.rate)
+        recorded.replay()
+        return recorded.loss
+
+    def _prepare(self, batch: Batch) -> None:
+        """Record the step for batches of this size, or give graphs up."""
+        began = self._clock()
+        kept = _Kept(self._learner, self._model)
+        try:
+            self._recorded[len(batch)] = self._record(batch, kept)
+        except RuntimeError as error:
+            kept.restore()
+            self._recorded.clear()
+            if exhausted(error):
+                raise
+            why = f"the step cannot be recorded: {one_line(str(error))}"
+            self._eager = Eager(self._learner, why=why, parts=self._parts)
+        self.seconds += self._clock() - began
+
+    def _record(self, batch: Batch, kept: "_Kept") -> Recorded:
+        draws = None if batch.draws is None else batch.draws.clone()
+        loss = torch.zeros((), device=self._learner.data.device)
+        recorded = Recorded(batch.samples.clone(), draws, loss, lambda: None)
+        self._rate.fill_(batch.rate)
+        for group in self._learner.optimiser.inner.param_groups:
+            if "capturable" in group:
+                group["capturable"] = True
+        work = partial(self._work, recorded)
+        with torch.random.fork_rng([loss.device] if loss.device.type == "cuda" else []):
+            if self._compiler is not None and not self._keys:
+                work()  # which blocks there are is known when they have been gone through
+                self._compiler.prepare(self._keys, len(batch), loss.device, budget=self._budget)
+            self._recorder.warm(work)
+        kept.restore()
+        recorded.replay = self._recorder.record(work)
+        return recorded
+
+    def _work(self, recorded: Recorded) -> None:
+        """Take a step from the memory of a recording: what is recorded."""
+        learner = self._learner
+        self._copies = self._shadow.fresh()
+        with replaced({module: partial(self._forward, block) for module, block in self._blocks.items()}):
+            count = len(recorded.samples)
+            parts = cuts(count, self._parts)
+            recorded.loss.copy_(backward(learner, recorded.samples, recorded.draws, 1 / count, parts))
+        self._copies = {}
+        if self._counters:
+            torch._foreach_add_(self._counters, parts)
+        learner.update(self._rate)
+
+    def _forward(self, block: Block, x: Tensor) -> Tensor:
+        """Compute a block, by its compiled function where there is one."""
+        key = block.key(x, self._dtype)
+        self._keys.setdefault(key, len(self._keys))
+        made = self._compiler.made.get(key) if self._compiler else None
+        call = made or function(key.specs, key.dtype)
+        tensors = [self._copies.get(tensor, tensor) for tensor in block.tensors]
+        with torch.autocast(x.device.type, enabled=False):
+            return call(x, *tensors)
+
+
+class _Kept:
+    """The state before steps that only warm up."""
+
+    def __init__(self, learner: Learner, model: nn.Module) -> None:
+        self._optimiser = learner.optimiser
+        scale = learner.scale.tensors if learner.scale else ()
+        self._tensors = [*model.parameters(), *model.buffers(), *scale]
+        before = {id(tensor): tensor.clone() for tensor in learner.optimiser.tensors().values()}
+        self._before = before
+        self._copies = [tensor.detach().clone() for tensor in self._tensors]
+
+    def restore(self) -> None:
+        """Write it back, to where it was; what an optimiser began to remember since is as nothing: zeros."""
+        with torch.no_grad():
+            for tensor, copy in zip(self._tensors, self._copies, strict=True):
+                tensor.copy_(copy)
+                tensor.grad = None
+            for tensor in self._optimiser.tensors().values():
+                kept = self._before.get(id(tensor))
+                tensor.zero_() if kept is None else tensor.copy_(kept)

@@ -1,0 +1,63 @@
+"""How work on a device is recorded once and done again many times."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+Work = Callable[[], None]
+WARMING = 2
+"""Runs before a recording: libraries choose their kernels and take their workspace in them."""
+
+
+class Recorder(Protocol):
+    """Records work that always uses the same memory."""
+
+    def warm(self, work: Work) -> None:
+        """Do the work as often as a recording needs it to have been done before."""
+
+    def record(self, work: Work) -> Work:
+        """Record the work without doing it; return what does it again.
+
+        Raises:
+            RuntimeError: work that cannot be recorded, since it waits for the device.
+        """
+
+
+class CudaRecorder:
+    """Records CUDA graphs; those of one recorder share their memory, so only one of them may run at a time."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._pool: Any = None
+
+    def warm(self, work: Work) -> None:
+        """Do the work on the stream that is recorded."""
+        current = torch.cuda.current_stream(self._stream.device)
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            for _ in range(WARMING):
+                work()
+        current.wait_stream(self._stream)
+
+    def record(self, work: Work) -> Work:
+        """Record a graph."""
+        graph = torch.cuda.CUDAGraph()
+        # Other threads of the worker may use the device meanwhile.
+        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+            work()
+        self._pool = self._pool or graph.pool()
+        replay: Work = graph.replay
+        return replay
+
+
+class Rerun:
+    """Records nothing: does the work anew. For devices without graphs, and for tests."""
+
+    def warm(self, work: Work) -> None:
+        """Do the work once."""
+        work()
+
+    def record(self, work: Work) -> Work:
+        """Return the work."""
+        return work
