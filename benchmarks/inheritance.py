@@ -7,6 +7,9 @@ last one, less a tolerance of one validation sample in 500; a child that does no
 the schedule (which favours training from scratch: it gets there less often). The ratio of the sums over all mutations
 is given with its 95 % bootstrap interval over mutations. Test data are not looked at.
 
+``itself`` is the bound: the parent's own network with the parent's own weights, trained on under other seeds. A mutated
+child cannot be expected to get back to the parent's accuracy sooner than the parent itself.
+
 Fashion-MNIST (12,000 samples) is left out, with a reason, where ``../shared/data`` is absent.
 """
 
@@ -87,13 +90,20 @@ def trained(
 
 
 def child(
-    case: Case, parent: tuple[Topology, bytes], topology: Topology, how: str, goal: float, epochs: int, device: str
+    case: Case,
+    parent: tuple[Topology, bytes],
+    topology: Topology,
+    how: str,
+    goal: float,
+    epochs: int,
+    device: str,
+    seed: int = 2,
 ) -> dict[str, Any]:
     """Train one child in one way; return the epochs it needed."""
     rule = None
     if how != "scratch":
         rule = (*parent, Transfer(0, nodes=correspond(parent[0], topology), rule=how))
-    curve, seconds, share, _ = trained(case, topology, epochs, 2, device, rule, goal)
+    curve, seconds, share, _ = trained(case, topology, epochs, seed, device, rule, goal)
     reached = curve[-1] >= goal
     return {
         "how": how,
@@ -142,7 +152,7 @@ def ratio(rows: Sequence[dict[str, Any]], how: str) -> dict[str, Any]:
     }
 
 
-def measure(case: Case, count: int, epochs: int, device: str, pool: ProcessPoolExecutor) -> dict[str, Any]:
+def measure(case: Case, count: int, epochs: int, device: str, pool: ProcessPoolExecutor, itself: int) -> dict[str, Any]:
     """Train the parent and all children of one case."""
     topology, children = mutations(case, count, device)
     curve, seconds, _, weights = trained(case, topology, epochs, 1, device)
@@ -151,6 +161,11 @@ def measure(case: Case, count: int, epochs: int, device: str, pool: ProcessPoolE
         (place, pool.submit(child, case, (topology, weights), one, how, goal, epochs, device))
         for place, one in enumerate(children)
         for how in HOW
+    ]
+    again = [
+        pool.submit(child, case, (topology, weights), topology, how, goal, epochs, device, seed)
+        for seed in range(10, 10 + itself)
+        for how in ("scratch", "morph")
     ]
     rows: list[dict[str, Any]] = [{} for _ in children]
     for place, job in jobs:
@@ -161,7 +176,13 @@ def measure(case: Case, count: int, epochs: int, device: str, pool: ProcessPoolE
         f"{how} {found[how]['ratio']:.2f} {[round(q, 2) for q in found[how]['interval']]} "
         f"(reached {found[how]['reached']} of {len(rows)}, scratch {found[how]['reached_scratch']})" for how in HOW[1:]
     ), flush=True)  # fmt: skip
-    return {"parent": curve[-1], "parent_seconds": seconds, "epochs": epochs, **found, "rows": rows}
+    spent = {how: [job.result()["epochs"] for job in again[at::2]] for at, how in enumerate(("scratch", "morph"))}
+    bound = sum(spent["morph"]) / sum(spent["scratch"]) if itself else None
+    print(
+        f"{case}: the parent itself, trained on under {itself} seeds: {bound and round(bound, 2)} {spent}", flush=True
+    )
+    own = {"ratio": bound, "epochs": spent["morph"], "epochs_scratch": spent["scratch"]}
+    return {"parent": curve[-1], "parent_seconds": seconds, "epochs": epochs, **found, "itself": own, "rows": rows}
 
 
 def main() -> None:
@@ -170,10 +191,12 @@ def main() -> None:
     parser.add_argument("--mutations", type=int, default=20, help="children of each parent")
     parser.add_argument("--epochs", type=int, default=20, help="length of every schedule")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="trainings side by side")
+    parser.add_argument("--itself", type=int, default=10, help="seeds under which the parent itself is trained on")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--data", nargs="*", default=["digits", "fashion_mnist_12k"], help="which of the two")
     given = parser.parse_args()
     count, epochs = (4, 8) if given.quick else (given.mutations, given.epochs)
+    itself = min(given.itself, 1) if given.quick else given.itself
     cases: list[Case] = list(CASES) if "digits" in given.data else []
     left_out = {}
     if "fashion_mnist_12k" in given.data and not given.quick:
@@ -186,7 +209,7 @@ def main() -> None:
     results = {}
     with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn")) as pool:
         for case in cases:
-            results[str(case)] = measure(case, count, epochs, given.device, pool)
+            results[str(case)] = measure(case, count, epochs, given.device, pool, itself)
     rows = [row for result in results.values() for row in result.pop("rows")]
     figures = {
         "quick": given.quick,
