@@ -70,8 +70,10 @@ class Lamb(Optimizer):
         torch._foreach_lerp_(first, gradients, 1 - beta1)
         torch._foreach_mul_(second, beta2)
         torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
-        updates = [moment / (1 - beta1**step) for moment, step in zip(first, steps, strict=True)]
-        scales = [(moment / (1 - beta2**step)).sqrt_() for moment, step in zip(second, steps, strict=True)]
+        # In double precision: 1 - 0.999 has three digits less than 0.999.
+        counts = [step.double() for step in steps]
+        updates = [moment / (1 - beta1**count) for moment, count in zip(first, counts, strict=True)]
+        scales = [(moment / (1 - beta2**count)).sqrt_() for moment, count in zip(second, counts, strict=True)]
         torch._foreach_add_(scales, group["eps"])
         torch._foreach_div_(updates, scales)
         torch._foreach_add_(updates, weights, alpha=group["weight_decay"])

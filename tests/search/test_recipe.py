@@ -1,0 +1,98 @@
+"""Recipes: digests that never change, rules, and the ways to exchange gradients by name."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from detol.errors import UsageError
+from detol.search.exchange import NAMES, Exchange, parse
+from detol.search.recipe import OPTIMISERS, SCHEDULES, Recipe, make_recipe
+
+# As they stood in results databases before recipes had more than their first thirteen settings.
+STORED = {
+    "r1:eb8557239f6ae002": {},
+    "r1:077c91acda895ece": {
+        "optimiser": "adamw",
+        "learning_rate": 6e-3,
+        "weight_decay": 0.1,
+        "schedule": "one_cycle",
+        "batch_size": 32,
+    },
+    "r1:caa55d6a5d999416": {"augment": "flip,crop", "sync_norm": True, "precision": "bfloat16"},
+}
+LATER = {
+    "communication": "fp16",
+    "accumulate": 2,
+    "base_batch": 32,
+    "step_factor": 10.0,
+    "max_batch": 512,
+}
+
+
+@pytest.mark.parametrize("digest", STORED)
+def test_digests_of_old_recipes_stay(digest: str) -> None:
+    assert Recipe(**STORED[digest]).digest == digest
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_a_later_setting_counts_where_it_is_not_usual(name: str) -> None:
+    changed = Recipe(**{name: LATER[name]})
+    assert changed.digest != Recipe().digest
+    assert Recipe(**{name: getattr(Recipe(), name)}).digest == Recipe().digest
+    assert make_recipe({name: str(LATER[name])}) == changed
+
+
+def test_two_spellings_of_one_way_have_one_digest() -> None:
+    assert Recipe(communication="topk").communication == "topk:0.01"
+    assert Recipe(communication="topk").digest == Recipe(communication="topk:1e-2").digest
+    assert Recipe(communication="topk").digest != Recipe(communication="topk:0.02").digest
+
+
+@given(st.sampled_from(NAMES), st.integers(2, 500))
+def test_a_way_survives_being_written(name: str, number: int) -> None:
+    value = {"powersgd": float(number), "topk": 1 / number, "local_sgd": float(number)}.get(name, 0.0)
+    found = parse(str(Exchange(name, value)))
+    assert found.name == name
+    assert found.value == pytest.approx(value, rel=1e-5)
+    assert parse(str(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"communication": "powrsgd"}, "unknown recipe communication 'powrsgd': did you mean powersgd"),
+        ({"communication": "fp16:2"}, "takes no value"),
+        ({"communication": "powersgd:0"}, "rank .* at least 1, got '0'"),
+        ({"communication": "powersgd:1.5"}, "whole number"),
+        ({"communication": "topk:0"}, "above 0 and at most 1"),
+        ({"communication": "topk:nan"}, "above 0 and at most 1"),
+        ({"communication": "topk:much"}, "got 'much'"),
+        ({"communication": "local_sgd:1"}, "at least 2"),
+        ({"communication": "local_sgd:inf"}, "whole number"),
+        ({"accumulate": 0}, "accumulate must be >= 1, got 0"),
+        ({"base_batch": -1}, "base_batch must be >= 1, or 0"),
+        ({"step_factor": 1.0}, "step_factor must be > 1"),
+        ({"max_batch": -5}, "max_batch"),
+        ({"optimiser": "larsen"}, "did you mean lars"),
+    ],
+)
+def test_a_setting_against_its_rule_is_one_line(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message) as found:
+        Recipe(**settings)  # type: ignore[arg-type]
+    assert "\n" not in str(found.value)
+
+
+def test_all_names_make_recipes() -> None:
+    made = [Recipe(optimiser=one, schedule=two) for one in OPTIMISERS for two in SCHEDULES]
+    assert len({recipe.digest for recipe in made}) == len(OPTIMISERS) * len(SCHEDULES)
+
+
+def test_the_peak_is_linear_in_the_batch() -> None:
+    # Goyal et al. 2017: 0.1 for 256 images is 3.2 for 8,192.
+    assert Recipe(learning_rate=0.1, batch_size=8192, base_batch=256).peak == pytest.approx(3.2)
+    assert Recipe(learning_rate=0.1, batch_size=8192).peak == 0.1
+
+
+def test_only_a_constant_rate_from_the_start_is_anytime() -> None:
+    assert Recipe(schedule="constant", warmup=0.0).anytime
+    assert not any(Recipe(schedule=name, warmup=0.0).anytime for name in SCHEDULES if name != "constant")
