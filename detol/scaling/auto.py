@@ -4,40 +4,55 @@ Trials side by side lose nothing to communication or thin products, so that is w
 them. A trial gets more workers when some would idle, or when it alone would hold up the end. Where it starts when only
 a few workers are free, it may wait for more of them: their idle time counts.
 
-For each width the end of the search is estimated from below, as in the list schedules of malleable tasks (Turek, Wolf
-and Yu 1992; Mounie, Rapine and Trystram 1999): no earlier than this trial ends, no earlier than all work is done when
-shared evenly, no earlier than any other trial that is known. The width with the earliest end is taken, of about equal
-ones the smallest.
+The choice is a rollout (Bertsekas, Tsitsiklis and Wu 1997, Rollout algorithms for combinatorial optimization): for each
+width of this trial the rest of the search is played to its end twice, all others on one worker each, and all others on
+all workers one after the other; the sooner end counts. So, as far as times are foretold, no search is slower than with
+either fixed width. What is to come is not known: it is played as the prior says, and again as if nothing large came any
+more. The width is taken that is least behind the best one in the worse of the two, of about equal ones the smallest.
 """
 
+import heapq
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from detol.scaling.forecast import Forecast
+from detol.search.records import Candidate, State, Trial
 from detol.search.widths import Leg, Situation, Width
 
-GAIN = 0.1
-"""Share of what is left of the search that a wider trial must save: below it, one rank, whose curve repeats exactly."""
+GAIN = 0.02
+"""Share of the rest of the search that one rank may be behind: its curve repeats exactly."""
 
 LEAST = 5.0
-"""Seconds that it must save."""
+"""Seconds that it may be behind."""
 
-EQUAL = 0.02
-"""Ends that differ by less than this share are equal."""
+EQUAL = 0.005
+"""Widths that are behind by shares that differ by less than this are equal."""
 
 ALL = 16
 """Workers up to which every width is looked at; beyond it powers of two, and all of them."""
 
+PLAYED = 256
+"""Trials to come that are played one by one; of more, as many stand for all."""
+
+Times = tuple[float, float]
+"""Seconds of a trial on one worker, and on all of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """A width: when its workers are free, when the trial ends, the search's end at the earliest (seconds from now)."""
+    """A width: when its workers are free, when the trial ends, and when the search may, in each future (seconds)."""
 
     ranks: int
     start: float
     end: float
-    over: float
+    over: tuple[float, ...]
+    together: bool  # whether all others follow on all workers, one after the other
+
+    def behind(self, soonest: Sequence[float]) -> float:
+        """Return how much later the search ends than with the best width, as a share, in the worst future."""
+        return max(over / best - 1 for over, best in zip(self.over, soonest, strict=True))
 
 
 class Auto:
@@ -45,12 +60,16 @@ class Auto:
 
     Args:
         forecast: how long trials take at each width.
-        gain: share of what is left that a wider trial must save, in [0, 1).
-        least: seconds that it must save, >= 0.
+        prior: networks such as the search will propose, e.g. samples of its space: what is to come is like them.
+        gain: share of the rest of the search that one rank may be behind, >= 0.
+        least: seconds that it may be behind, >= 0.
     """
 
-    def __init__(self, forecast: Forecast, *, gain: float = GAIN, least: float = LEAST) -> None:
+    def __init__(
+        self, forecast: Forecast, *, prior: Sequence[Candidate] = (), gain: float = GAIN, least: float = LEAST
+    ) -> None:
         self._forecast, self._gain, self._least = forecast, gain, least
+        self._prior = [Trial(-1 - place, candidate, State.RUNNING, 1) for place, candidate in enumerate(prior)]
 
     def choose(self, leg: Leg, situation: Situation) -> Width:
         """Return the width, and why."""
@@ -62,83 +81,104 @@ class Auto:
         if not forecast.measured(situation.ended):
             return Width(1, "side by side: this machine is not calibrated and no trial has ended yet", foretold)
         correction = forecast.correction(situation.ended)
-        alone = forecast.seconds(leg, 1, correction)
-        left = situation.left * self._usual(leg, situation, correction)
-        if alone <= left / workers:  # whoever comes next keeps everybody busy for longer than this trial takes
-            return Width(1, self._busy(situation), foretold)
-        choices = self._choices(leg, situation, correction, left)
-        one = choices[0]
-        soonest = min(choice.over for choice in choices)
-        if soonest > min((1 - self._gain) * one.over, one.over - self._least):
-            return Width(1, self._busy(situation), foretold)
-        best = next(choice for choice in choices if choice.over <= (1 + EQUAL) * soonest)
-        return Width(
-            best.ranks,
-            self._why(best, one, alone, situation),
-            forecast.epoch_seconds(leg.trial, best.ranks),
-        )
+        usual = self._usual(leg, situation, correction)
+        left = situation.left * statistics.median_low(one for one, _ in usual) if situation.left else 0.0
+        if 2 * forecast.seconds(leg, 1, correction) <= left / workers:  # whoever comes next keeps everybody busy
+            return Width(1, _busy(situation), foretold)
+        choices = self._choices(leg, situation, correction, usual)
+        soonest = [min(overs) for overs in zip(*(choice.over for choice in choices), strict=True)]
+        one, least = choices[0], min(choice.behind(soonest) for choice in choices)
+        if one.behind(soonest) <= least + self._gain:
+            return Width(1, _busy(situation), foretold)
+        best = next(choice for choice in choices if choice.behind(soonest) <= least + EQUAL)
+        saved = max(mine - its for mine, its in zip(one.over, best.over, strict=True))
+        if saved < self._least:
+            return Width(1, _busy(situation), foretold)
+        return Width(best.ranks, _why(best, one, saved, situation), forecast.epoch_seconds(leg.trial, best.ranks))
 
-    def _choices(self, leg: Leg, situation: Situation, correction: float, left: float) -> list[_Choice]:
+    def _choices(self, leg: Leg, situation: Situation, correction: float, usual: Sequence[Times]) -> Sequence[_Choice]:
         forecast, workers = self._forecast, situation.workers
-        running = sorted((self._remaining(other, correction), other.trial.width) for other in situation.running)
-        waiting = [[forecast.seconds(other, width, correction) for width in self._widths(workers)]
-                   for other in situation.waiting]  # fmt: skip
-        area = left + sum(seconds * width for seconds, width in running) + sum(times[0] for times in waiting)
-        longest = max(running, default=(0.0, 0))[0]
+        ready = [0.0] * situation.free
+        for other in situation.running:
+            ready += [self._remaining(other, correction)] * other.trial.width
+        ready.sort()
+        rest = [self._times(other, workers, correction) for other in situation.waiting]
+        coming = int(min(situation.left, PLAYED))
+        futures = [[*rest, *(usual[place * len(usual) // coming] for place in range(coming))]]
+        if coming:
+            futures.append([*rest, *[statistics.median_low(usual)] * coming])
         found = []
-        for width in self._widths(min(workers, max(1, forecast.most))):
-            start, idle = _start(width, situation.free, running)
-            seconds = forecast.seconds(leg, width, correction)
-            end = start + seconds
-            over = max(end, longest, (area + idle + width * seconds) / workers)
-            for times in waiting:
-                beside = times[: sum(w <= workers - width for w in self._widths(workers))]
-                over = max(over, min([*(start + t for t in beside), end + min(times)]))
-            found.append(_Choice(width, start, end, over))
+        for width in _widths(min(workers, forecast.most)):
+            start, seconds = ready[width - 1], forecast.seconds(leg, width, correction)
+            then = [*ready[width:], *[start + seconds] * width]
+            apart = [_apart(then, future) for future in futures]
+            together = [max(then) + math.fsum(all_ for _, all_ in future) for future in futures]
+            over = tuple(map(min, apart, together))
+            gang = width > 1 and all(after < beside for after, beside in zip(together, apart, strict=True))
+            found.append(_Choice(width, start, start + seconds, over, gang))
         return found
 
     def _remaining(self, other: Leg, correction: float) -> float:
         return max(0.0, self._forecast.seconds(other, other.trial.width, correction) - other.seconds)
 
-    def _usual(self, leg: Leg, situation: Situation, correction: float) -> float:
-        """Return the worker-seconds of a trial to come: the mean of those that were trained, or as this one."""
-        if situation.left <= 0:
-            return 0.0
-        spent = [trial.seconds * trial.width for trial in situation.ended if trial.seconds > 0]
-        if spent:
-            return math.fsum(spent) / len(situation.ended)
-        return self._forecast.seconds(leg, 1, correction)
+    def _times(self, leg: Leg, workers: int, correction: float) -> Times:
+        wide = min(workers, self._forecast.most)
+        return self._forecast.seconds(leg, 1, correction), self._forecast.seconds(leg, wide, correction)
 
-    def _widths(self, most: int) -> Sequence[int]:
-        if most <= ALL:
-            return range(1, most + 1)
-        return [*(2**power for power in range(most.bit_length()) if 2**power < most), most]
+    def _usual(self, leg: Leg, situation: Situation, correction: float) -> Sequence[Times]:
+        """Return the seconds of trials such as those to come: as the prior, or as those that are known.
 
-    def _busy(self, situation: Situation) -> str:
-        more = situation.left + len(situation.waiting)
-        count = "more trials" if math.isinf(more) else f"{more:g} more trial{'s' * (more != 1)}"
-        return f"side by side: {count} to come for {situation.workers} workers"
-
-    def _why(self, best: _Choice, one: _Choice, alone: float, situation: Situation) -> str:
-        idle = situation.left + len(situation.waiting) + 1 < situation.workers
-        cause = "workers would idle" if idle else "it would hold up the end"
-        wait = f", after {best.start:.0f} s of waiting" if best.start > 0 else ""
-        return (
-            f"{best.ranks} of {situation.workers}: {cause}; about {best.end - best.start:.0f} s instead of {alone:.0f}"
-            f"{wait}, the search ends {one.over - best.over:.0f} s sooner"
+        They train for as many epochs as those that have ended did, on average.
+        """
+        like = self._prior or [other.trial for other in (*situation.waiting, *situation.running)] or [leg.trial]
+        ended = [trial.epoch for trial in situation.ended if trial.epoch]
+        epochs = round(statistics.fmean(ended)) if ended else leg.epochs
+        legs = [Leg(_new(trial), max(1, epochs)) for trial in like]
+        times = sorted(self._times(each, situation.workers, correction) for each in legs)
+        # Neither the largest first nor last: by steps of about the golden ratio through the sorted ones.
+        step = next(
+            s for s in range(round(0.618 * len(times)) or 1, 2 * len(times) + 2) if math.gcd(s, len(times)) == 1
         )
+        return [times[place * step % len(times)] for place in range(len(times))]
 
 
-def _start(width: int, free: int, running: Sequence[tuple[float, int]]) -> tuple[float, float]:
-    """Return when so many workers are free, and the worker-seconds that idle until then.
+def _new(trial: Trial) -> Trial:
+    """Return a trial as it was before its first epoch, so that nothing measured of it counts."""
+    return Trial(trial.number, trial.candidate, State.RUNNING, trial.epochs)
 
-    ``running`` are (seconds left, width), by ascending seconds.
-    """
-    ready, gone = free, [(0.0, free)]
-    for seconds, ranks in running:
-        if ready >= width:
-            break
-        ready += ranks
-        gone.append((seconds, ranks))
-    start = gone[-1][0]
-    return start, sum(ranks * (start - seconds) for seconds, ranks in gone)
+
+def _apart(ready: Sequence[float], rest: Sequence[Times]) -> float:
+    """Return when the last of some trials ends that start in order, each on the worker that is free first."""
+    heap, last = list(ready), max(ready)
+    heapq.heapify(heap)
+    for one, _ in rest:
+        end = heap[0] + one
+        heapq.heapreplace(heap, end)
+        last = max(last, end)
+    return last
+
+
+def _widths(most: int) -> Sequence[int]:
+    if most <= ALL:
+        return range(1, most + 1)
+    return [*(2**power for power in range(most.bit_length()) if 2**power < most), most]
+
+
+def _busy(situation: Situation) -> str:
+    more = situation.left + len(situation.waiting)
+    count = "more trials" if math.isinf(more) else f"{more:g} more trial{'s' * (more != 1)}"
+    return f"side by side: {count} to come for {situation.workers} workers"
+
+
+def _why(best: _Choice, one: _Choice, saved: float, situation: Situation) -> str:
+    if best.together:
+        cause = "one trial after the other is sooner"
+    elif situation.left + len(situation.waiting) + 1 < situation.workers:
+        cause = "workers would idle"
+    else:
+        cause = "it would hold up the end"
+    wait = f" after {best.start:.0f} s of waiting" if best.start > 0 else ""
+    return (
+        f"{best.ranks} of {situation.workers}: {cause}; about {best.end - best.start:.0f} s instead of "
+        f"{one.end - one.start:.0f}{wait}, the search may end {saved:.0f} s sooner"
+    )

@@ -151,7 +151,7 @@ class Controller:
     def _start(self, room: int) -> bool:
         """Start something on free workers, or end something; return whether there may be more to do."""
         if self._ledger.waiting:
-            return self._submit(self._ledger.waiting.popleft())
+            return self._submit(self._seats.next(self._ledger.waiting))
         on = self._fidelity.promoted(self.task.limits.seconds - self.seconds)
         if on:
             return self._submit(on)
@@ -178,13 +178,13 @@ class Controller:
         return winner is not None
 
     def _propose(self, count: int) -> None:
-        candidates, room = self._candidates(count), True
+        candidates = self._candidates(count)
         for candidate in candidates:
             trial = self._admit(candidate)
-            if trial and room:
-                room = self._submit(trial)
-            elif trial:
+            if trial and self.task.widths:  # the width of each depends on all of them
                 self._ledger.wait(trial)
+            elif trial:
+                self._submit(trial)
         if not candidates:
             over = f"the space {self.task.space.name} is exhausted: every topology in it was proposed"
             self._ended = getattr(self._strategy, "over", over)
@@ -232,7 +232,7 @@ class Controller:
 
     def _submit(self, trial: Trial) -> bool:
         """Give a trial its workers; return whether others may have what is left: not while it waits for more."""
-        left = 0.0 if self._ended else proposals_left(self._left, self.task.space.size, self._next)
+        left = 0.0 if self._ended else proposals_left(self._left - 1, self.task.space.size, self._next)
         seated = self._seats.choose(trial, left)
         if seated is None:
             self._ledger.wait(trial, first=True)

@@ -1,10 +1,11 @@
 """Who sits where: how many workers each trial gets when it starts or goes on."""
 
 import math
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 
-from detol.search.fidelity import FINISHED, Fidelity
+from detol.search.fidelity import FINISHED, FINISHING, Fidelity
 from detol.search.ledger import Ledger
 from detol.search.protocols import Clock, Executor
 from detol.search.records import Trial
@@ -27,6 +28,16 @@ class Seats:
         self._task, self._executor, self._ledger, self._fidelity = task, executor, ledger, fidelity
         self._clock = clock
         self._since: dict[int, tuple[int, float]] = {}
+        self._held = -1  # the trial that workers are kept free for
+
+    def next(self, waiting: deque[Trial]) -> Trial:
+        """Take the trial that is seated next from those that wait (at least one): the first, or the one held back."""
+        for trial in waiting:
+            if trial.number == self._held:
+                waiting.remove(trial)
+                return trial
+        self._held = -1
+        return waiting.popleft()
 
     def choose(self, trial: Trial, left: float) -> Trial | None:
         """Return a trial with the width it starts at now; ``None``: it waits until more workers are free.
@@ -41,7 +52,9 @@ class Seats:
         situation = Situation(free, list(self._running()), list(self._waiting(trial, left)), left, self._ledger.ended)
         found = self._task.widths.choose(self._leg(trial), situation)
         if found.ranks > free:
+            self._held = trial.number
             return None
+        self._held = -1
         extra = {**trial.extra, REASON: found.reason}
         if found.forecast > 0:
             extra[FORECAST] = found.forecast
@@ -72,11 +85,11 @@ class Seats:
             yield Leg(trial, until or trial.epochs, now - since)
 
     def _waiting(self, trial: Trial, left: float) -> Iterator[Leg]:
-        """Yield what else a worker could have: what waits, and once nothing is left, the best that rest."""
+        """Yield what else a worker could have: what waits, and where the best are finished, the best that rest."""
         for other in self._ledger.waiting:
             if other.number != trial.number:
                 yield self._leg(other)
-        if left < 1:
+        if left < 1 and FINISHING in trial.extra:
             resting = sorted(self._ledger.resting.values(), key=lambda t: (t.epoch, t.score), reverse=True)
             for other in resting[: FINISHED - 1]:
                 if other.number != trial.number:
