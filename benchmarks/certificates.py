@@ -196,15 +196,21 @@ def main() -> None:
     """Search, export, run again elsewhere, print the certificates."""
     parser = arguments(__doc__ or "")
     parser.add_argument("--to", type=Path, help="keep the exports in this directory")
+    parser.add_argument("--only", nargs="+", help="of images, signals, table, regression, folder; all by default")
+    parser.add_argument("--trials", type=int, help="of each search")
+    parser.add_argument("--epochs", type=int, help="of each trial")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="detol-"))
     exports = options.to.absolute() if options.to else folder / "exports"
     exports.mkdir(parents=True, exist_ok=True)
-    budget = ["--trials", "3", "--epochs", "2"] if options.quick else ["--trials", "20", "--epochs", "15"]
+    trials, epochs = (3, 2) if options.quick else (20, 15)
+    budget = ["--trials", str(options.trials or trials), "--epochs", str(options.epochs or epochs)]
     pythons = {name: clean(folder / f"venv-{name}", needs) for name, (needs, _) in RUNS.items()}
     figures: dict[str, Any] = {"benchmark": "certificates", "quick": options.quick, "budget": " ".join(budget)}
     rows: dict[str, Any] = {}
     for name, flags in sets(folder, quick=options.quick).items():
+        if options.only and name not in options.only:
+            continue
         common = ["--executor", "inline", "--tracking", "off", "--db", str(folder / "results.db"), "--name", name]
         few = ["--set", "data.limit=600"] if options.quick and name in ("signals", "table") else []
         detol(folder, "search", *flags, *budget, *few, *common)

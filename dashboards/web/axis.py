@@ -16,12 +16,14 @@ class Axis:
         low: least value, above 0 when ``log``.
         high: greatest value, above ``low``.
         log: whether equal ratios are equally far apart.
+        whole: whether there is nothing between whole numbers, so that no tick stands there.
     """
 
     label: str
     low: float
     high: float
     log: bool = False
+    whole: bool = False
 
     @classmethod
     def around(cls, values: Iterable[float], label: str, *, log: bool = False, whole: bool = False) -> "Axis":
@@ -33,12 +35,12 @@ class Axis:
             return cls(label, low / room, high * room, log=True)
         if low == high:
             return (
-                cls(label, low - 0.5, high + 0.5)
+                cls(label, low - 0.5, high + 0.5, whole=True)
                 if whole
                 else cls(label, low - abs(low) * 0.1 - 1e-9, high + abs(high) * 0.1 + 1e-9)
             )
         room = (high - low) * 0.05
-        return cls(label, low if whole else low - room, high + (room / 2 if whole else room))
+        return cls(label, low if whole else low - room, high + (room / 2 if whole else room), whole=whole)
 
     def place(self, value: float) -> float:
         """Return where a value stands: 0 at ``low``, 1 at ``high``; values outside stand at the ends."""
@@ -60,6 +62,7 @@ class Axis:
         raw = (self.high - self.low) / about
         power = 10.0 ** math.floor(math.log10(raw))
         step = next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= raw * 0.8)
+        step = max(step, 1.0) if self.whole else step
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
         return [number * step for number in range(first, last + 1)]

@@ -11,7 +11,7 @@ from detol.dashboards.web.links import trial_url
 from detol.results.query import CurveRow, Point, front_of
 from detol.search.records import Objective, parse_objective
 
-FIRST_CURVES, OTHER_CURVES = 12, 48
+RUNNING_SHOWN, BEST_CURVES, OTHER_CURVES = 24, 6, 48
 _NAMES = {
     "params": "parameters",
     "multiply_adds": "multiply-adds",
@@ -130,15 +130,15 @@ def _progress(search: str, found: Sequence[Point], first: Objective) -> Markup:
     )
 
 
-def choose_curves(found: Sequence[Point], first: Objective) -> tuple[list[int], list[int]]:
-    """Return the trials whose curves are drawn: the running and the best ones; and of the others evenly some."""
-    alive = [point.number for point in found if point.state in ("running", "paused")][-FIRST_CURVES:]
-    scored = [point for point in found if first.metric in point.values and point.number not in alive]
+def choose_curves(found: Sequence[Point], first: Objective) -> tuple[list[int], list[int], list[int]]:
+    """Return the trials whose curves are drawn: the running ones, the best ones, and of the others evenly some."""
+    running = [point.number for point in found if point.state == "running"][-RUNNING_SHOWN:]
+    scored = [point for point in found if first.metric in point.values and point.state != "running"]
     scored.sort(key=lambda p: (p.state != "completed", -first.score(p.values[first.metric])))
-    best = [point.number for point in scored[: FIRST_CURVES // 2]]
-    others = sorted(point.number for point in scored[FIRST_CURVES // 2 :])
+    best = [point.number for point in scored[:BEST_CURVES]]
+    others = sorted(point.number for point in scored[BEST_CURVES:])
     every = max(1, -(-len(others) // OTHER_CURVES))
-    return [*alive, *best], others[::every]
+    return running, best, others[::every]
 
 
 def curves_chart(

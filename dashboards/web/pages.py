@@ -139,4 +139,5 @@ def _call(path: str, call: Mapping[str, Any]) -> dict[str, Any]:
         hint = kinds[0].get("type", "") if default in (None, "") else str(default).lower()
         text = part.get("description") or part["schema"].get("description") or kinds[0].get("type", "")
         parts.append({"name": part["name"], "required": part.get("required", False), "hint": hint, "text": text})
-    return {"path": path, "text": call.get("description") or call["summary"], "parameters": parts}
+    text = (call.get("description") or call["summary"]).replace("``", "")
+    return {"path": path, "text": text, "parameters": parts}

@@ -11,7 +11,6 @@ from detol.search.records import Objective, State, parse_objective
 
 SEARCHES_PAGE = 50
 TRIALS_PAGE = 50
-RUNNING_SHOWN = 24
 COLUMNS = (
     ("number", "trial"),
     ("state", "state"),
@@ -60,23 +59,23 @@ def search_view(query: Query, name: str, options: Mapping[str, str], page: int) 
     falling = options["order"] == "desc" if options.get("order") else sort == "number"
     which = Filter(*(options.get(key, "") for key in ("state", "origin", "text")))
     found = query.points(name)
-    running, others = figures.choose_curves(found, first)
-    drawn = query.curves(name, [*running, *others])
-    alive = [p.number for p in found if p.state in ("running", "paused")]
-    best = [number for number in running if number not in alive]
-    now = query.some(name, alive[-RUNNING_SHOWN:])
+    counts = query.counts(name)
+    running, best, others = figures.choose_curves(found, first)
+    drawn = query.curves(name, [*running, *best, *others])
+    now = query.some(name, running)
     return {
         "row": row,
         "objectives": objectives,
         "first": first,
-        "counts": query.counts(name),
+        "counts": counts,
         "charts": figures.figures(name, found, objectives, options.get("against", "")),
-        "curves": figures.curves_chart(name, found, first, drawn, alive, best),
+        "curves": figures.curves_chart(name, found, first, drawn, running, best),
         "drawn": len(drawn),
         "alive": [
             (trial, sparkline([v for _, v in drawn.get(trial.number, [])]), _last(drawn, trial)) for trial in now
         ],
-        "more_alive": max(0, len(alive) - RUNNING_SHOWN),
+        "more_alive": max(0, counts["state"].get("running", 0) - len(running)),
+        "resting": counts["state"].get("paused", 0),
         "table": query.trials(name, which, sort=sort, descending=falling, page=max(page, 1), size=TRIALS_PAGE),
         "columns": [(key, heading or figures.name_of(first.metric)) for key, heading in COLUMNS],
         "sort": sort,

@@ -116,3 +116,14 @@ def test_words():
     assert words.plain_value({"a": True, "b": [1, 2.50]}) == "a=yes, b=1, 2.5"
     assert words.amount(9_999) == "9,999"
     assert words.amount(10_001) == "10k"
+
+
+@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=8))
+def test_an_axis_of_whole_numbers_has_no_tick_between_them(values):
+    axis = Axis.around(values, "epoch", whole=True)
+    assert axis.ticks()
+    assert all(tick == int(tick) for tick in axis.ticks())
+
+
+def test_three_epochs_have_three_ticks():
+    assert Axis.around([1, 3], "epoch", whole=True).ticks() == [1, 2, 3]

@@ -9,10 +9,15 @@ import pytest
 
 from detol.dashboards.web.links import url
 from detol.embedding.embedders import embedder
+from detol.graph.ops import op
+from detol.graph.topology import chain
 from detol.results.query import Query, plain
 from detol.results.similarity import similar
+from detol.results.store import Database
+from detol.search.records import Candidate, Origin, State, Trial
+from detol.spaces.decisions import Decisions
 
-from .conftest import ODD, served
+from .conftest import ODD, fill, served
 
 
 @pytest.fixture
@@ -204,6 +209,21 @@ def test_a_topology_can_be_taken_as_a_file(ask):
 def test_static_files_are_not_a_way_out(ask):
     for path in ("/static/../app.py", "/static/%2e%2e/app.py", "/static//etc/passwd"):
         assert ask(path)[0] == 404
+
+
+def test_a_trial_that_goes_on_is_shown_however_many_rest(ask, tmp_path):
+    with Database(tmp_path / "results.db") as database:
+        store = fill(database, "resting", 0, budget=99)
+        for number in range(40):
+            candidate = Candidate(Decisions(width=number), chain(op("conv", channels=4 + number)), Origin.SAMPLE)
+            store.add(Trial(number, candidate, State.RUNNING if number == 3 else State.PAUSED, 6, seed=number))
+        store.commit()
+        with served(Query(database)) as site:
+            _, _, page = ask("/search?name=resting", at=site)
+    part = page.split('id="running"')[1].split("</section>")[0]
+    assert re.findall(r"<tr><th scope=\"row\"><a [^>]*>(\d+)</a>", part) == ["3"]
+    assert ">40 paused<" not in part
+    assert ">39 paused<" in part
 
 
 def test_an_empty_database_has_pages(ask, tmp_path):
