@@ -1,9 +1,10 @@
 """A data set as tensors: resident on the device of training, as small as it was read; floats are made per batch."""
 
+import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -11,16 +12,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from detol.errors import DataError
+from detol.workers.data.feed import Feed
+from detol.workers.devices import memory
 
 if TYPE_CHECKING:
     from detol.workers.data.dataset import Dataset, Split
 
 Array = NDArray[Any]
+SHARE = 0.4
+"""Of a device's free memory, that samples may take; networks need the rest."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """One split: ``x`` (N, *shape) uint8 or float32, ``y`` (N,) int64 classes or float32 values."""
+    """One split: ``x`` (N, *shape) uint8 or float32, ``y`` (N,) int64 classes or float32 values.
+
+    ``x`` is a :class:`~detol.workers.data.feed.Feed` where samples stay on the host: it is indexed like a tensor.
+    """
 
     x: Tensor
     y: Tensor
@@ -46,6 +54,8 @@ class Tensors:
         scale: one over their standard deviation.
         target_mean: of the training targets of a regression, otherwise 0.
         target_std: likewise, otherwise 1.
+        block: samples that are read together where the data are larger than memory (see
+            :func:`~detol.workers.data.order.epoch_order`), otherwise 0.
     """
 
     task: str
@@ -59,6 +69,7 @@ class Tensors:
     scale: Tensor
     target_mean: float
     target_std: float
+    block: int = 0
 
     @property
     def device(self) -> torch.device:
@@ -86,8 +97,14 @@ class Tensors:
         return (x.float() - self.shift).mul_(self.scale).contiguous(memory_format=self.layout)
 
 
-def load(data: "Dataset", device: str | torch.device = "cpu") -> Tensors:
+def load(data: "Dataset", device: str | torch.device = "cpu", *, resident: bool | None = None) -> Tensors:
     """Return a data set as tensors; on the CPU they share the memory of its arrays, which may be read-only.
+
+    Args:
+        data: to be trained on.
+        device: of training.
+        resident: whether samples lie there, decoded; otherwise they stay where they are and are fed batch by batch.
+            ``None``: as many splits as there is room for.
 
     Raises:
         DataError: fewer than two training samples.
@@ -95,23 +112,57 @@ def load(data: "Dataset", device: str | torch.device = "cpu") -> Tensors:
     if len(data.train.y) < 2:
         raise DataError(f"training needs at least 2 samples, the data have {len(data.train.y)}: add rows")
     place = torch.device(device)
+    room = Room(data, place, resident)
     return Tensors(
         task=data.task,
         kind=data.kind,
         shape=tuple(data.shape),
         outputs=data.outputs,
-        train=_rows(data.train, place),
-        validation=_rows(data.validation, place),
-        test=None if data.test is None else _rows(data.test, place),
+        train=_rows(data.train, place, room),
+        validation=_rows(data.validation, place, room),
+        test=None if data.test is None else _rows(data.test, place, room),
         shift=_tensor(np.asarray(data.mean, dtype=np.float32), place),
         scale=_tensor(1 / np.asarray(data.std, dtype=np.float32), place),
         target_mean=data.target_mean,
         target_std=data.target_std,
+        block=data.block,
     )
 
 
-def _rows(split: "Split", device: torch.device) -> Rows:
-    return Rows(_tensor(split.x, device), _tensor(split.y, device))
+class Room:
+    """The memory that samples may take on a device; each split that is let in takes its part.
+
+    Args:
+        data: of the splits.
+        device: of training.
+        resident: an answer for all; ``None``: as far as the memory goes.
+    """
+
+    def __init__(self, data: "Dataset", device: torch.device, resident: bool | None) -> None:
+        self._device, self._resident, self._blocks = device, resident, data.block > 0
+        if device.type == "cuda":
+            self._left = SHARE * torch.cuda.mem_get_info(device)[0]
+        else:
+            self._left = SHARE * memory(1, "cpu") / 4  # of what is decoded; arrays are used where they are
+
+    def lets_in(self, x: Any) -> bool:
+        """Return whether samples (n, ...) can lie on the device, and count them."""
+        if self._resident is not None:
+            return self._resident
+        if self._device.type == "cpu" and isinstance(x, np.ndarray):
+            return not self._blocks
+        size = x.dtype.itemsize * math.prod(x.shape)
+        if size > self._left:
+            return False
+        self._left -= size
+        return True
+
+
+def _rows(split: "Split", device: torch.device, room: Room) -> Rows:
+    y = _tensor(split.y, device)
+    if room.lets_in(split.x):
+        return Rows(_tensor(split.x, device), y)
+    return Rows(cast("Tensor", Feed(split.x, device)), y)
 
 
 def _tensor(array: Array, device: torch.device) -> Tensor:

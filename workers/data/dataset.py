@@ -50,6 +50,8 @@ class Dataset:
         digest: ``x1:`` and 32 hexadecimal digits of the content of all splits, the classes and how it was read.
         preprocessing: JSON-able record for :func:`detol.workers.data.preprocessing.apply`.
         about: how it was read, for :meth:`describe`.
+        block: samples that are read together, because the file that holds them is larger than memory (see
+            :func:`detol.workers.data.order.epoch_order`); 0: it is not.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Dataset:
     target_std: float = 1.0
     preprocessing: Mapping[str, Any] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
+    block: int = 0
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -45,6 +45,7 @@ def read(
     task: str = "auto",
     resize: str | tuple[int, int] | None = None,
     copy: bool = False,
+    shuffle: str = "auto",
 ) -> Dataset:
     """Read, split and measure a data set. Writes nothing; needs neither torch nor Ray.
 
@@ -66,6 +67,8 @@ def read(
         task: ``classification``, ``regression`` or ``auto`` (see :func:`detol.workers.data.labels.encode`).
         resize: (height, width) or ``HxW`` to which the images of a folder are scaled.
         copy: whether a packed file is copied once to each node and read there, for slow shared file systems.
+        shuffle: how training mixes the samples of a packed file: ``whole``, or by ``blocks`` that are read in one go;
+            ``auto``: by blocks where the file has more than half of the memory.
 
     A packed file was split when it was packed: options that would read it otherwise are refused.
 
@@ -81,9 +84,10 @@ def read(
     }
     given |= {"test": test, "seed": seed, "limit": limit, "task": task, "resize": resize}
     if packed.is_pack(source):
-        return packed.read(Path(str(source)), given, copy=copy)
-    if copy:
-        raise DataError(f"copy is for packed files, {source} is none: pack it by detol data pack")
+        return packed.read(Path(str(source)), given, copy=copy, shuffle=shuffle)
+    if copy or shuffle != "auto":
+        what = "copy" if copy else "shuffle"
+        raise DataError(f"{what} is for packed files, {source} is none: pack it by detol data pack")
     return streamed(source, None, None, **given)
 
 

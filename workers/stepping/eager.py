@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from detol.workers.data.feed import Feed
 from detol.workers.stepping.base import Learner
 from detol.workers.stepping.epoch import Batch, Epoch
 
@@ -27,7 +28,10 @@ class Eager:
         self.why = why
 
     def begin(self, epoch: Epoch) -> None:
-        """Nothing to get ready."""
+        """Announce what this rank will read, where its samples stay on the host."""
+        samples: object = self._learner.data.train.x
+        if isinstance(samples, Feed):
+            samples.begin(epoch.order, epoch.shards(self._learner.group))
 
     def __call__(self, batch: Batch) -> Tensor:
         """Take the step (see :class:`~detol.workers.stepping.base.Step`)."""

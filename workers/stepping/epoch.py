@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
 from torch import Generator, Tensor
 
 from detol.workers.augment import Augmenter
+from detol.workers.data.order import epoch_order
+from detol.workers.group import Group
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,20 @@ class Epoch:
 
     @classmethod
     def drawn(
-        cls, number: int, count: int, rates: tuple[float, ...], augment: Augmenter, generator: Generator
+        cls,
+        number: int,
+        count: int,
+        rates: tuple[float, ...],
+        augment: Augmenter,
+        generator: Generator,
+        *,
+        block: int = 0,
     ) -> "Epoch":
-        """Draw an epoch of ``count`` samples; the generator is on the device of training."""
-        order = torch.randperm(count, generator=generator, device=generator.device)
+        """Draw an epoch of ``count`` samples; the generator is on the device of training.
+
+        ``block``: samples that are read together, where the data are larger than memory; else 0.
+        """
+        order = epoch_order(count, generator, block=block)
         return cls(number, order, augment.draw(count, generator), rates)
 
     def __len__(self) -> int:
@@ -62,6 +73,15 @@ class Epoch:
         """Return how many samples the steps before this one have: the first batches are the larger ones."""
         size, more = divmod(len(self.order), len(self))
         return step * size + min(step, more)
+
+    def shards(self, group: Group) -> list[slice]:
+        """Return the part of the order that each step takes on this rank."""
+        found = []
+        for step in range(len(self)):
+            first, stop = self.start(step), self.start(step + 1)
+            shard = group.shard(stop - first)
+            found.append(slice(first + shard.start, first + shard.stop))
+        return found
 
     def batch(self, step: int) -> Batch:
         """Return the batch of a step, from 0."""

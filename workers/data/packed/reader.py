@@ -2,13 +2,14 @@
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from detol.errors import DataError
+from detol.errors import DataError, unknown
 from detol.workers.data.dataset import Dataset, Split
 from detol.workers.data.folder import size_of
 from detol.workers.data.packed import nodes
@@ -16,8 +17,11 @@ from detol.workers.data.packed.encoded import Encoded
 from detol.workers.data.packed.layout import Header, read_header
 from detol.workers.data.packed.reference import Mapped, Reference
 from detol.workers.data.raw import PARTS, Array
+from detol.workers.devices import memory
 
 SUFFIX = ".pack"
+SHUFFLES = ("auto", "whole", "blocks")
+BLOCK_BYTES = 8 * 2**20  # what a disk reads at full speed
 
 
 def is_pack(source: object) -> bool:
@@ -72,7 +76,7 @@ class Pack:
         return cast("Array", Encoded(content, offsets, self.header.images, self.reference, name))
 
 
-def read(path: Path, given: Mapping[str, Any], *, copy: bool = False) -> Dataset:
+def read(path: Path, given: Mapping[str, Any], *, copy: bool = False, shuffle: str = "auto") -> Dataset:
     """Return the data set of a packed file.
 
     Args:
@@ -80,13 +84,22 @@ def read(path: Path, given: Mapping[str, Any], *, copy: bool = False) -> Dataset
         given: options of :func:`detol.workers.data.read`. Those that differ from their defaults must be those that the
             source was packed with: a packed file is split and encoded for good.
         copy: whether it is copied once to each node and read there.
+        shuffle: ``whole``, ``blocks`` or ``auto``: blocks where it has more than half of the memory.
 
     Raises:
         DataError: a damaged file, or other options.
     """
+    if shuffle not in SHUFFLES:
+        raise unknown("shuffle", shuffle, SHUFFLES, DataError)
     header = read_header(path)
     check(path, header, given)
-    return opened(Reference(str(path.resolve()), header.hash, path.stat().st_size, copy)).dataset()
+    size = path.stat().st_size
+    data = opened(Reference(str(path.resolve()), header.hash, size, copy)).dataset()
+    if shuffle == "whole" or (shuffle == "auto" and size <= memory(1, "cpu") / 2):
+        return data
+    rows = max(1, min(len(data.train), BLOCK_BYTES * len(data.train) // max(1, data.train.x.nbytes)))
+    note = f"shuffled by blocks of {rows} samples, so that the file is read in long stretches"
+    return replace(data, block=rows, about={**data.about, "notes": [*data.about["notes"], note]})
 
 
 def check(path: Path, header: Header, given: Mapping[str, Any]) -> None:
@@ -109,7 +122,7 @@ def defaults() -> dict[str, Any]:
     from detol.workers.data.reading import read as read_any
 
     parameters = inspect.signature(read_any).parameters.items()
-    return {name: parameter.default for name, parameter in parameters if name not in ("source", "copy")}
+    return {name: parameter.default for name, parameter in parameters if name not in ("source", "copy", "shuffle")}
 
 
 def normal(given: Mapping[str, Any]) -> dict[str, Any]:

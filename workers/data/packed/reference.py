@@ -1,9 +1,15 @@
 """Arrays that live in a packed file: pickled, they are its path and hash, and not their bytes."""
 
+import mmap
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from detol.workers.data.raw import Array
+
+GAP = 32
+"""Pages between two rows that are read along rather than asked for apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,18 @@ class Mapped(np.memmap[Any, Any]):
     def __array_finalize__(self, obj: Any) -> None:
         super().__array_finalize__(obj)
         self.reference, self.section = None, ""
+
+    def will_need(self, rows: Array) -> None:
+        """Tell the operating system which rows, ascending, are wanted soon: it reads them all at once, not in turn."""
+        if self.reference is None or not len(rows):
+            return
+        size = self.strides[0]
+        pages = self.offset % mmap.ALLOCATIONGRANULARITY + rows * size
+        first, last = pages // mmap.PAGESIZE, (pages + size - 1) // mmap.PAGESIZE + 1
+        breaks = np.flatnonzero(first[1:] > last[:-1] + GAP)
+        starts, stops = first[np.r_[0, breaks + 1]], last[np.r_[breaks, len(rows) - 1]]
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+            self._mmap.madvise(mmap.MADV_WILLNEED, start * mmap.PAGESIZE, (stop - start) * mmap.PAGESIZE)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         if self.reference is None:
