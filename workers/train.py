@@ -225,8 +225,9 @@ class Training:
             self.model.load_state_dict(dict(saved.model))
             self._optimiser.restore(saved.optimiser)
             self._communication.adopt(self._optimiser)
-            memory = memory_of(saved.communication, self._group.rank, self._group.width)
-            self._communication.recall(memory, self._optimiser)
+            if saved.communication:
+                memory = memory_of(saved.communication, self._group.rank, self._group.width)
+                self._communication.recall(memory, self._optimiser)
         except (RuntimeError, ValueError) as error:
             raise CheckpointError(one_line(f"the checkpoint does not fit the network: {error}")) from None
         self.curve = list(saved.reports)
@@ -250,8 +251,7 @@ class Training:
             self.position = Position(epoch)
         generator = torch.Generator(self._device).manual_seed(mix(self._seed, epoch))
         rows = len(self._data.train)
-        rates = self._schedule.rates(epoch, self._rate)
-        drawn = Epoch.drawn(epoch, rows, rates, self._augment, generator, block=self._data.block)
+        drawn = Epoch.drawn(epoch, rows, self._schedule.rates(epoch, self._rate), self._augment, generator)
         finite = True
         self._called.train()
         self._step.begin(drawn)

@@ -44,7 +44,9 @@ class LocalSGD(Communication):
     def hook(self, called: DistributedDataParallel) -> None:
         """Register torch's hook."""
         self._group = called.process_group
-        self._state = PostLocalSGDState(self._group, None, self._warm, post_local_gradient_allreduce=False)
+        self._state = PostLocalSGDState(  # type: ignore[no-untyped-call]
+            self._group, None, self._warm, post_local_gradient_allreduce=False
+        )
         self._state.iter = self._step
         called.register_comm_hook(self._state, post_localSGD_hook)
 
@@ -72,7 +74,8 @@ class LocalSGD(Communication):
         joined = torch.cat([parameter.flatten() for parameter in self.parameters])
         dist.all_reduce(joined, group=self._group)
         joined /= self.meter.width
-        for parameter, part in zip(self.parameters, joined.split([p.numel() for p in self.parameters]), strict=True):
+        parts = torch.split(joined, [parameter.numel() for parameter in self.parameters])
+        for parameter, part in zip(self.parameters, parts, strict=True):
             parameter.copy_(part.view(parameter.shape))
         self.meter.reduced(joined.numel() * joined.element_size())
         self.apart = False
@@ -83,8 +86,7 @@ class LocalSGD(Communication):
 
     def recall(self, memory: Mapping[str, Tensor], optimiser: "Optimiser") -> None:
         """Give the optimiser this rank's own memory back."""
-        if memory:
-            optimiser.restore(memory)
+        optimiser.restore(memory)
 
     def shared(self, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return all of it."""

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
@@ -64,7 +63,7 @@ class PowerSGD(Communication):
             orthogonalization_epsilon=EPSILON,
         )
         self._state.iter = self._step
-        called.register_comm_hook(None, self._exchange)
+        called.register_comm_hook(None, lambda _, bucket: self._exchange(bucket))
 
     def begin(self, step: int, steps: int) -> None:
         """See :meth:`Communication.begin`."""
@@ -97,7 +96,7 @@ class PowerSGD(Communication):
         self._errors, self._qs = errors, factors
         self._layout.clear()
 
-    def _exchange(self, _: object, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+    def _exchange(self, bucket: Any) -> torch.futures.Future[Tensor]:
         state = self._state
         if state.iter < state.start_powerSGD_iter:
             self.meter.reduced(bucket.buffer().numel() * bucket.buffer().element_size())
@@ -119,12 +118,12 @@ class PowerSGD(Communication):
             if errors is None or factors is None:
                 continue
             sizes = [self.parameters[place].numel() for place in places]
-            for place, part in zip(places, errors.split(sizes), strict=True):
+            for place, part in zip(places, torch.split(errors, sizes), strict=True):
                 self._errors[place] = torch.empty_like(self.parameters[place]).detach()
                 flat(self._errors[place]).copy_(part)
             order = self._compressed(places)
             shapes = [self._factor_shape(self.parameters[place]) for place in order]
-            parts = factors.split([rows * columns for rows, columns in shapes])
+            parts = torch.split(factors, [rows * columns for rows, columns in shapes])
             for place, part, shape in zip(order, parts, shapes, strict=True):
                 self._qs[place] = part.detach().clone().view(shape)
 

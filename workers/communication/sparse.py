@@ -75,7 +75,7 @@ class TopK(Communication):
     def hook(self, called: DistributedDataParallel) -> None:
         """Register the exchange."""
         self._group = called.process_group
-        called.register_comm_hook(None, self._exchange)
+        called.register_comm_hook(None, lambda _, bucket: self._exchange(bucket))
 
     def local(self, recipe: Recipe) -> Recipe:
         """Return the recipe without what is done before sending: clipping, and momentum and decay of SGD."""
@@ -104,7 +104,7 @@ class TopK(Communication):
 
     def recall(self, memory: Mapping[str, Tensor], optimiser: "Optimiser") -> None:  # noqa: ARG002  likewise
         """Take over velocities and residuals."""
-        self._velocity |= self.placed(memory, "velocity")
+        self._velocity = self.placed(memory, "velocity")
         self._residual = self.placed(memory, "residual")
 
     def shared(self, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -116,11 +116,11 @@ class TopK(Communication):
         }
 
     @torch.no_grad()
-    def _exchange(self, _: object, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+    def _exchange(self, bucket: Any) -> torch.futures.Future[Tensor]:
         buffer, parameters = bucket.buffer(), bucket.parameters()
         width = self.meter.width
         places = [self._places[id(parameter)] for parameter in parameters]
-        parts = buffer.split([parameter.numel() for parameter in parameters])
+        parts = torch.split(buffer, [parameter.numel() for parameter in parameters])
         # In the order of the network: the bucket's changes after the first step, and with it how sums are rounded.
         gradients = sorted(zip(places, parts, strict=True), key=lambda pair: pair[0])
         if self.recipe.clip:
@@ -128,7 +128,8 @@ class TopK(Communication):
             norm = torch.stack(torch._foreach_norm([gradient for _, gradient in gradients])).norm()
             buffer.mul_((limit / (norm + 1e-6)).clamp(max=1.0))
         share = self.share
-        whole, chosen = [], []
+        whole: list[tuple[int, Tensor]] = []
+        chosen: list[tuple[int, Tensor]] = []
         for place, gradient in gradients:
             self._gather_up(place, gradient)
             some = self.parameters[place].ndim > 1 and share * width < 1
@@ -166,9 +167,8 @@ class TopK(Communication):
         message = torch.cat(residuals).div_(self.meter.width)
         dist.all_reduce(message, group=self._group)
         self.meter.reduced(message.numel() * message.element_size())
-        for (_, gradient), residual, part in zip(
-            tensors, residuals, message.split([len(residual) for residual in residuals]), strict=True
-        ):
+        parts = torch.split(message, [len(residual) for residual in residuals])
+        for (_, gradient), residual, part in zip(tensors, residuals, parts, strict=True):
             gradient.copy_(part)
             residual.zero_()
 
@@ -197,5 +197,6 @@ class TopK(Communication):
         for part in parts:  # in the order of the ranks, so that all get the same sum to the bit
             total.index_add_(0, part[len(value) :].view(torch.int32).long(), part[: len(value)])
         total /= self.meter.width
-        for (_, gradient), part in zip(tensors, total.split([len(gradient) for _, gradient in tensors]), strict=True):
+        sums = torch.split(total, [len(gradient) for _, gradient in tensors])
+        for (_, gradient), part in zip(tensors, sums, strict=True):
             gradient.copy_(part)

@@ -12,7 +12,7 @@ def trust_ratios(weights: Sequence[Tensor], steps: Sequence[Tensor], factor: flo
     Nothing waits for the device, so that a CUDA graph can hold it.
     """
     found = []
-    for weight, step in zip(torch._foreach_norm(weights), torch._foreach_norm(steps), strict=True):
+    for weight, step in zip(torch._foreach_norm(list(weights)), torch._foreach_norm(list(steps)), strict=True):
         usable = (weight > 0) & (step > 0)
         found.append(torch.where(usable, factor * weight / torch.where(usable, step, 1.0), 1.0))
     return found
