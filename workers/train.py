@@ -251,7 +251,8 @@ class Training:
             self.position = Position(epoch)
         generator = torch.Generator(self._device).manual_seed(mix(self._seed, epoch))
         rows = len(self._data.train)
-        drawn = Epoch.drawn(epoch, rows, self._schedule.rates(epoch, self._rate), self._augment, generator)
+        rates = self._schedule.rates(epoch, self._rate)
+        drawn = Epoch.drawn(epoch, rows, rates, self._augment, generator, block=self._data.block)
         finite = True
         self._called.train()
         self._step.begin(drawn)
