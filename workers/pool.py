@@ -12,14 +12,17 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import ray
 from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from detol.errors import UsageError, WorkerLost
 from detol.search.records import Ended, Event, Job, Report, Reported, State
 from detol.workers.actor import TRAINING, About, Finish, Worker
+from detol.workers.data.packed.nodes import shipped, spread
 from detol.workers.entry import Entry
 from detol.workers.local_ray import LocalRay
 from detol.workers.outcome import decisive, one_line
@@ -173,6 +176,8 @@ class RayExecutor:
             }
             if self._runtime_env:
                 options["runtime_env"] = self._runtime_env
+            if self._data is not None and self._address is not None:
+                spread(self._data, _nodes(), partial(_on_node, self._runtime_env))
             data = None if self._data is None else ray.put(self._data)
             remote = ray.remote(concurrency_groups={"control": 1})(Worker).options(**options)
             settings = {**self._options, "device": device, "own_device": sharing == 1}
@@ -305,6 +310,18 @@ def _next(stream: Any, seat: Seat) -> Report | Finish:
         return Finish(State.FAILED, one_line(f"worker {seat.number}: {str(error).splitlines()[-1:]}"), recycle=True)
 
 
+def _nodes() -> list[str]:
+    """Return the identities of the nodes of the cluster."""
+    return [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+
+
+def _on_node(runtime_env: Mapping[str, Any], node: str, function: Any, *arguments: Any) -> Any:
+    """Run a function on a node, and return what it returns."""
+    place = NodeAffinitySchedulingStrategy(node, soft=False)
+    task = ray.remote(function).options(num_cpus=0, scheduling_strategy=place, runtime_env=dict(runtime_env))
+    return ray.get(task.remote(*arguments))
+
+
 def _kill(actor: Any) -> None:
     with contextlib.suppress(Exception):  # it may be dead already, or Ray gone
         ray.kill(actor, no_restart=True)
@@ -317,5 +334,4 @@ def _spawn(target: Any, name: str, *arguments: Any) -> threading.Thread:
 
 
 def _size(data: "Dataset | None") -> int:
-    parts = [] if data is None else [data.train, data.validation]
-    return sum(part.x.nbytes + part.y.nbytes for part in parts)
+    return 0 if data is None else shipped(data)
