@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from detol.export import train_loop
 from detol.search.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ DATA.npz holds x_train (n, {shape}) {dtype} and y_train (n,) {labels}, and if yo
 
 import argparse
 import math
-from pathlib import Path
+{imports}
 
 import numpy as np
 import torch
@@ -49,6 +50,11 @@ _RISE = """    rising = int(WARMUP * steps)
         return LEARNING_RATE * (step + 1) / rising
 """
 
+_RISE_FROM_BASE = """    rising = int(WARMUP * steps)
+    if step < rising:
+        return BASE_RATE + (LEARNING_RATE - BASE_RATE) * (step + 1) / rising
+"""
+
 _SCHEDULES = {
     "cosine": (
         "warm up, then fall along a cosine to zero",
@@ -60,6 +66,8 @@ _SCHEDULES = {
         "    return LEARNING_RATE * (1 - (step - {rising}) / (steps - {rising}))\n",
     ),
     "constant": ("stay as it is", "    return LEARNING_RATE\n"),
+    "step": ("stay as it is within a stage", "    return LEARNING_RATE\n"),
+    "grow_batch": ("stay as it is within a stage", "    return LEARNING_RATE\n"),
 }
 
 _FLIP = '''def flip(x: Tensor) -> Tensor:
@@ -108,26 +116,16 @@ _MAIN = '''def main() -> None:
     parameters = list(network.parameters())
     groups = [
         {{"params": [p for p in parameters if p.ndim > 1], "weight_decay": WEIGHT_DECAY}},
-        {{"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0}},
+        {{"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0{plain}}},
     ]
     optimiser = {optimiser}
 
-    batches = max(1, min(math.ceil(len(x_train) / BATCH_SIZE), len(x_train) // 2))
-    steps = options.epochs * batches
+{plan}
     step = 0
     for epoch in range(1, options.epochs + 1):
         network.train()
         total = 0.0
-        for rows in torch.randperm(len(x_train)).tensor_split(batches):
-            x, y = {x}, y_train[rows].to(device)
-            for group in optimiser.param_groups:
-                group["lr"] = learning_rate(step, steps)
-{forward}
-            optimiser.zero_grad()
-            loss.backward()
-{clip}            optimiser.step()
-            total += loss.item() * len(rows)
-            step += 1
+{loop}
         print(f"epoch {{epoch:3d}}  loss {{total / len(x_train):.4f}}", flush=True)
 
     if "x_test" in data:
@@ -145,7 +143,8 @@ def train_source(recipe: Recipe, dataset: "Dataset", epochs: int, seed: int) -> 
     """Return the text of ``train.py``.
 
     It trains by the same rules as detol (optimiser, decay, schedule, batches, augmentation, clipping, precision), with
-    random numbers of its own: the curve is alike, not the same.
+    random numbers of its own: the curve is alike, not the same. It trains on one device, where ranks have nothing to
+    exchange.
 
     Args:
         recipe: how to train.
@@ -159,6 +158,7 @@ def train_source(recipe: Recipe, dataset: "Dataset", epochs: int, seed: int) -> 
     rising = "rising" if recipe.warmup else "0"
     parts = [
         _TOP.format(
+            imports=train_loop.imports(recipe),
             epochs=epochs,
             seed=seed,
             shape=", ".join(map(str, dataset.shape)),
@@ -166,14 +166,15 @@ def train_source(recipe: Recipe, dataset: "Dataset", epochs: int, seed: int) -> 
             labels="values in their own units" if regression else "class numbers",
             names="TARGET_MEAN, TARGET_STD, " if regression else "",
             batch_size=recipe.batch_size,
-            learning_rate=recipe.learning_rate,
+            learning_rate=recipe.peak,
             weight_decay=recipe.weight_decay,
             constants="\n".join(_constants(recipe, regression=regression)),
         ),
         _START,
         f'def learning_rate(step: int, steps: int) -> float:\n    """Return the rate of a step: {about}."""\n'
-        + (_RISE if recipe.warmup else "")
+        + ((_RISE_FROM_BASE if recipe.base_batch else _RISE) if recipe.warmup else "")
         + fall.format(rising=rising),
+        *train_loop.functions(recipe),
         *([_FLIP] if "flip" in names else []),
         *([_CROP] if "crop" in names else []),
         _EVALUATE.format(
@@ -184,10 +185,10 @@ def train_source(recipe: Recipe, dataset: "Dataset", epochs: int, seed: int) -> 
         ),
         _MAIN.format(
             seed=seed,
-            optimiser=_optimiser(recipe),
-            x=_augmented(names),
-            forward=_forward(recipe, regression=regression),
-            clip="            nn.utils.clip_grad_norm_(parameters, CLIP)\n" if recipe.clip else "",
+            optimiser=train_loop.optimiser(recipe),
+            plain=', "adapted": False' if recipe.optimiser in ("lars", "lamb") else "",
+            plan=train_loop.plan(recipe),
+            loop=train_loop.loop(recipe, _augmented(names), _loss(recipe, regression=regression)),
             measure="mean squared error" if regression else "accuracy",
         ),
     ]
@@ -198,20 +199,13 @@ def _constants(recipe: Recipe, *, regression: bool) -> list[str]:
     found = []
     if recipe.warmup:
         found.append(f"WARMUP = {recipe.warmup}  # share of all steps")
-    if recipe.optimiser == "sgd":
+    if recipe.optimiser in ("sgd", "lars"):
         found.append(f"MOMENTUM = {recipe.momentum}")
     if recipe.clip:
         found.append(f"CLIP = {recipe.clip}  # largest norm of the gradient")
     if recipe.label_smoothing and not regression:
         found.append(f"LABEL_SMOOTHING = {recipe.label_smoothing}")
-    return found
-
-
-def _optimiser(recipe: Recipe) -> str:
-    if recipe.optimiser == "adamw":
-        return "torch.optim.AdamW(groups, lr=LEARNING_RATE)"
-    nesterov = recipe.nesterov and recipe.momentum > 0
-    return f"torch.optim.SGD(groups, lr=LEARNING_RATE, momentum=MOMENTUM, nesterov={nesterov})"
+    return found + train_loop.constants(recipe)
 
 
 def _augmented(names: list[str]) -> str:
@@ -221,17 +215,9 @@ def _augmented(names: list[str]) -> str:
     return f"{text}.to(device)"
 
 
-def _forward(recipe: Recipe, *, regression: bool) -> str:
+def _loss(recipe: Recipe, *, regression: bool) -> str:
     if regression:
-        call = "F.mse_loss((output - TARGET_MEAN) / TARGET_STD, (y.float() - TARGET_MEAN) / TARGET_STD)"
-    elif recipe.label_smoothing:
-        call = "F.cross_entropy(output, y, label_smoothing=LABEL_SMOOTHING)"
-    else:
-        call = "F.cross_entropy(output, y)"
-    space = " " * 12
-    if recipe.precision == "bfloat16":
-        return (
-            f"{space}with torch.autocast(device, dtype=torch.bfloat16):\n"
-            f"{space}    output = network(x).float()\n{space}loss = {call}"
-        )
-    return f"{space}output = network(x)\n{space}loss = {call}"
+        return "F.mse_loss((output - TARGET_MEAN) / TARGET_STD, (y.float() - TARGET_MEAN) / TARGET_STD)"
+    if recipe.label_smoothing:
+        return "F.cross_entropy(output, y, label_smoothing=LABEL_SMOOTHING)"
+    return "F.cross_entropy(output, y)"

@@ -26,6 +26,7 @@ from detol.workers.train import Training
 
 NETWORK = chain(op("conv", channels=4, stride=2), op("squeeze_excite"), op("conv", channels=6, groups=2))
 MLP = chain(op("linear", features=6, activation="tanh"))
+UNNORMED = chain(op("linear", features=6, activation="tanh", norm=False))
 
 
 def clean(folder: Path, *names: str) -> Path:
@@ -103,6 +104,12 @@ RECIPES = {
         "regression",
         Recipe(optimiser="adamw", learning_rate=0.02, schedule="one_cycle", weight_decay=0.1),
     ),
+    "lars, falling in steps": ("classification", Recipe(optimiser="lars", learning_rate=5.0, schedule="step")),
+    "lamb, growing batches, topk": (
+        "classification",
+        Recipe(optimiser="lamb", schedule="grow_batch", communication="topk", max_batch=500, label_smoothing=0.1),
+    ),
+    "micro-batches, linear scaling": ("regression", Recipe(base_batch=16, warmup=0.5, accumulate=3, clip=1.0)),
 }
 
 
@@ -112,15 +119,16 @@ def test_the_script_trains_by_the_rules_of_the_recipe(
 ) -> None:
     """From the same weights, each epoch one batch of all samples: after five the weights are the same."""
     task, recipe = RECIPES[case]
+    topology = UNNORMED if recipe.accumulate > 1 else MLP  # norms see micro-batches, of which each draws its own
     data = dataset("features", task=task)
-    ours = Training(MLP, data, recipe, epochs=5, seed=0)
+    ours = Training(topology, data, recipe, epochs=5, seed=0)
     first = {name: value.clone() for name, value in ours.model.state_dict().items()}
     for _ in ours.reports():
         pass
     out = tmp_path / "out"
-    export(replace(trial(MLP), epochs=5), data, ours.weights(), out, ("python",), recipe=recipe, with_data=True)
-    text, layers = (out / "model.py").read_text(), _layers(data)
-    before = portable(MLP, ours.weights(), data)
+    export(replace(trial(topology), epochs=5), data, ours.weights(), out, ("python",), recipe=recipe, with_data=True)
+    text, layers = (out / "model.py").read_text(), _layers(topology, data)
+    before = portable(topology, ours.weights(), data)
     before.network.load_state_dict(first)
     begin = state(text, layers, before.network, data)
 
@@ -133,18 +141,18 @@ def test_the_script_trains_by_the_rules_of_the_recipe(
     script["start"] = lambda network: network.load_state_dict(begin)
     script["main"]()
     found = safetensors.torch.load_file(tmp_path / "retrained.safetensors")
-    after = portable(MLP, ours.weights(), data)
-    after.network.load_state_dict(unpack(ours.weights(), MLP))
+    after = portable(topology, ours.weights(), data)
+    after.network.load_state_dict(unpack(ours.weights(), topology))
     expected = state(text, layers, after.network, data)
     assert not np.allclose(begin["head.weight"], expected["head.weight"], atol=1e-2)
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, atol=2e-5, rtol=1e-4, err_msg=name)
 
 
-def _layers(data: Any) -> Any:
+def _layers(topology: Any, data: Any) -> Any:
     from detol.export.python_file import model_source
 
-    return model_source(MLP, data, "")[1]
+    return model_source(topology, data, "")[1]
 
 
 @pytest.mark.parametrize("augment", ["flip", "crop", "flip,crop"])
