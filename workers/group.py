@@ -9,7 +9,7 @@ import contextlib
 import inspect
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -48,12 +48,14 @@ class Group:
         width: how many are left.
         generation: how often the group was formed anew.
         lost: for each time that it was, who was lost, and where: ``2 at step 317`` (numbered as the trial began).
+        before_abort: called, by any thread, before calls that wait for a peer are broken off.
     """
 
     rank = 0
     width = 1
     generation = 0
     lost: tuple[str, ...] = ()
+    before_abort: Callable[[], None] | None = None
     _marks = 0
     _waiting = False
 
@@ -161,14 +163,17 @@ class ProcessGroup(Group):
         self._backend, self._patience = backend, patience
         self._link: Connection | None = None
         self.begin(orders)
-        with self.guarded():
-            self._join(place, store)
+        try:
+            with self.guarded():
+                self._join(place, store)
+        except WorkerLost as error:
+            self.reform(error, 0)
 
     def begin(self, orders: Orders | None) -> None:
         """Get ready for another trial of the same ranks in the same order; only when none was lost."""
         self._orders, self._member = orders, self.rank
         self._members = tuple(range(self.width))
-        self.generation, self._marks, self._waiting, self.lost = 0, 0, False, ()
+        self.generation, self._marks, self._waiting, self.lost, self.before_abort = 0, 0, False, (), None
 
     @property
     def member(self) -> int:
@@ -204,7 +209,7 @@ class ProcessGroup(Group):
         return self._link
 
     def wrap(self, model: nn.Module, *, sync_norm: bool, communication: "Communication | None" = None) -> nn.Module:
-        """Return the model under DistributedDataParallel, its weights those of rank 0."""
+        """Return the model under DistributedDataParallel, its weights those of rank 0 unless survivors met again."""
         if sync_norm:
             model = synchronise_norms(model, self._connection.norms)
         if not any(p.requires_grad for p in model.parameters()):
@@ -212,7 +217,11 @@ class ProcessGroup(Group):
         # One input channel makes strides ambiguous, which DDP warns of; the copy it makes is right.
         warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
         options = communication.options(self._backend) if communication else {}
-        wrapped = DistributedDataParallel(model, gradient_as_bucket_view=True, **_QUIET_BUFFERS, **options)
+        # Survivors have agreed on the weights already, and each keeps its own running statistics until they settle.
+        fresh = self.generation == 0
+        wrapped = DistributedDataParallel(
+            model, gradient_as_bucket_view=True, init_sync=fresh, **_QUIET_BUFFERS, **options
+        )
         if communication:
             communication.attach(wrapped)
         # A rank that never comes back from its forward pass is told by this from those that wait for its gradients.
@@ -287,7 +296,7 @@ class ProcessGroup(Group):
         if self._orders is not None:
             self._orders.give(plan)
         if link is not None:
-            link.abort()
+            link.abort(self.before_abort)
 
     def reform(self, error: WorkerLost, step: int) -> None:
         """Leave the broken group, wait for the plan of a new one and form it with the survivors.
@@ -328,7 +337,7 @@ class ProcessGroup(Group):
     def _leave(self) -> None:
         link, self._link, self._store = self._link, None, None
         if link is not None:
-            link.abort()
+            link.abort(self.before_abort)
             link.close()
 
     def close(self) -> None:

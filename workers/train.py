@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
-from detol.errors import CheckpointError, Diverged, TimedOut
+from detol.errors import CheckpointError, Diverged, TimedOut, WorkerLost
 from detol.graph.build import build
 from detol.graph.topology import Topology
 from detol.search.recipe import Recipe
@@ -19,6 +20,7 @@ from detol.search.records import Job, Report
 from detol.workers.augment import Augmenter
 from detol.workers.checkpoint import facts, pack
 from detol.workers.communication import communicate, gather, memory_of
+from detol.workers.elastic.survival import Survival
 from detol.workers.entry import Item, Paused
 from detol.workers.evaluate import forward
 from detol.workers.group import Group, plain
@@ -88,7 +90,7 @@ class Training:
         until: int = 0,
         parent: Parent | None = None,
     ) -> None:
-        self._began = clock()
+        self._began = self._turned = clock()
         self._clock, self._stop, self._limit = clock, stop, limit
         self._topology, self._recipe, self._epochs, self._seed = topology, recipe, epochs, seed
         self._group = group or Group()
@@ -105,11 +107,12 @@ class Training:
                 settle(model, started, self._data)
             self._schedule = Schedule.of(len(self._data.train), recipe, self._group.width, epochs)
             self._communication = communicate(model, recipe, self._group.width)
-            self._called = self._group.wrap(model, sync_norm=recipe.sync_norm, communication=self._communication)
+            self._called = self._wrapped(model)
             self.model = plain(self._called)
             self._optimiser = Optimiser(self.model, self._communication.local(recipe))
             self._scale = LossScale(self._device) if recipe.precision == "float16" else None
             self._step = choose(self._learner())
+            self._survival = Survival(self._group, self.model, self._optimiser, self._communication)
             self._pace = Pace(self._device)
             self.position = Position(0)
             if parent and started:
@@ -139,20 +142,55 @@ class Training:
             Diverged: a training or validation loss is not finite.
             OutOfMemory: host or device memory ran out.
             TimedOut: the limit has passed.
-            WorkerLost: another rank died or stopped answering.
+            WorkerLost: another rank died or stopped answering, and there is no going on with those that are left.
         """
-        for epoch in range(self.epoch + 1, self._until + 1):
-            started = self._clock()
-            with memory_faults(), self._group.guarded():
-                with seeded(self._device, self._seed, epoch, self._group.rank):
-                    train_loss = self._train(epoch)
-                if train_loss is None:
-                    return
-                metrics = {"train_loss": train_loss, **self._validate()}
-            if not math.isfinite(metrics["val_loss"]):
-                raise Diverged(f"the validation loss is {metrics['val_loss']} after epoch {epoch}")
-            self.curve.append(Report(epoch, metrics, self._clock() - started))
-            yield self.curve[-1]
+        told = len(self.curve)
+        while True:
+            # Of a survivor that was behind, the curve may have grown without it.
+            yield from self.curve[told:]
+            told = len(self.curve)
+            if self.epoch >= self._until:
+                return
+            try:
+                report = self._report(self.epoch + 1)
+            except WorkerLost as error:
+                self._survive(error)
+                continue
+            if report is None:
+                return
+            self.curve.append(report)
+
+    def _report(self, epoch: int) -> Report | None:
+        """Train an epoch, or what is left of it, and validate; ``None`` after a stop."""
+        if self.position.epoch != epoch:
+            self.position, self._turned = Position(epoch), self._clock()
+        with memory_faults(), self._group.guarded():
+            with seeded(self._device, self._seed, epoch, self._group.rank, *self._survival.seeds):
+                train_loss = self._train(epoch)
+            if train_loss is None:
+                return None
+            metrics = {"train_loss": train_loss, **self._validate()}
+        if not math.isfinite(metrics["val_loss"]):
+            raise Diverged(f"the validation loss is {metrics['val_loss']} after epoch {epoch}")
+        return Report(epoch, metrics, self._clock() - self._turned)
+
+    def _survive(self, error: WorkerLost) -> None:
+        """Go on with the ranks that are left, behind the last step that one of them has completed."""
+        self._called = self.model
+        self.position, self.curve = self._survival.recover(
+            error,
+            self.position,
+            self.curve,
+            done=lambda position: self._schedule.before(position.epoch) + position.step if position.epoch else 0,
+            wrap=self._wrap_again,
+        )
+
+    def _wrap_again(self) -> None:
+        self._called = self._wrapped(self.model)
+        self._step = choose(self._learner())
+
+    def _wrapped(self, model: nn.Module) -> nn.Module:
+        return self._group.wrap(model, sync_norm=self._recipe.sync_norm, communication=self._communication)
 
     def weights(self, *, optimiser: bool = False) -> bytes:
         """Return the present weights with the topology's digest (see :mod:`detol.workers.checkpoint`).
@@ -247,8 +285,6 @@ class Training:
     def _train(self, epoch: int) -> float | None:
         """Train one epoch, or what is left of it; return the mean loss over its samples, ``None`` after a stop."""
         group = self._group
-        if self.position.epoch != epoch:
-            self.position = Position(epoch)
         generator = torch.Generator(self._device).manual_seed(mix(self._seed, epoch))
         rows = len(self._data.train)
         rates = self._schedule.rates(epoch, self._rate)
@@ -261,16 +297,17 @@ class Training:
             if self._ends(finite, epoch):
                 self._communication.settle()
                 return None
+            self._survival.before(self.position)
             loss = self._step(batch)
             self._communication.stepped()
             self._pace.step()
             shard = group.shard(len(batch))
             self.position.advance(loss, shard.stop - shard.start)
+            self._survival.after(self.position, loss, shard.stop - shard.start)
             # Looking at a loss waits for the device: on an accelerator once an epoch is enough.
             finite = self._device.type != "cpu" or math.isfinite(loss.item())
         self._communication.settle()
-        assert self.position.loss is not None
-        mean = group.total(self.position.loss).item() / rows
+        mean = self._survival.mean(self.position, rows)
         # The epoch is whole, so a stop takes effect at the next boundary, after its report.
         self._ends(math.isfinite(mean), epoch)
         return mean
@@ -289,7 +326,7 @@ class Training:
             TimedOut: any rank's clock is past the limit.
         """
         late = self._clock() - self._began > self._limit
-        stop, late, diverged = self._group.agree((self._stop(), late, not finite))
+        stop, late, diverged = self._survival.agree((self._stop(), late, not finite), self.position)
         if diverged:
             raise Diverged(f"the training loss is not finite in epoch {epoch}: lower the learning rate")
         if late:

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -102,14 +103,19 @@ class Connection:
             if other != rank:
                 self._theirs |= {(host, port) for host, port in json.loads(store.get(f"listens-{other}"))}
 
-    def abort(self) -> None:
+    def abort(self, before: Callable[[], None] | None = None) -> None:
         """Let calls that wait for a peer fail, here and at the peer; from any thread, idempotent.
 
         NCCL's kernels wait on the device for ever, so its communicators are aborted. gloo's connections are cut.
+
+        Args:
+            before: called first, unless the group is torn down already.
         """
         with self._guard:
             if not self._open:
                 return
+            if before is not None:
+                before()
             cut(self._mine, self._theirs)
             if self._backend == "nccl":
                 for group in (dist.group.WORLD, self.norms):

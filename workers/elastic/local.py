@@ -61,7 +61,8 @@ class LocalRanks:
         self, width: int, entry: str, *arguments: Any, stall: float | None = None, limit: float | None = None
     ) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["detol.workers.train"])
+        # The second is what DistributedDataParallel loads when it is made for the first time.
+        context.set_forkserver_preload(["detol.workers.train", "torch._dynamo"])
         self.roll = Roll(width, stall=stall, **({} if limit is None else {"limit": limit}))
         self.plans: list[Plan] = []
         self.kills: list[Kill] = []

@@ -63,3 +63,39 @@ def shares(group):
     yield group.share(bytes([group.rank]) * 3, 1)
     yield group.share(b"", 0)
     yield group.meet([group.rank == 1, False], [1.5, float(group.rank)])
+
+
+def trains(group, data, topology, recipe, epochs, deaths=()):
+    """Train; each of ``deaths`` is (rank, where, epoch, step): before a step, within its backward pass, in validation.
+
+    Yields the reports, then what it knows at its end.
+    """
+    import detol.workers.train as module
+    from detol.workers.train import Training
+
+    training = Training(topology, data, recipe, epochs=epochs, seed=3, group=group)
+    mine = {(where, epoch, step) for rank, where, epoch, step in deaths if rank == getattr(group, "member", 0)}
+    before = training._survival.before
+    forward = module.forward
+
+    def watched(position):
+        before(position)
+        if ("before", position.epoch, position.step) in mine:
+            end(group)
+
+    def gradient(_):
+        position = training.position
+        if ("backward", position.epoch, position.step) in mine:
+            end(group)
+
+    def validated(*arguments):
+        if ("validation", training.position.epoch, training.position.step) in mine:
+            end(group)
+        return forward(*arguments)
+
+    training._survival.before = watched
+    next(training.model.parameters()).register_hook(gradient)
+    module.forward = validated
+    yield from training.reports()
+    state = torch.cat([tensor.flatten().double() for tensor in training.model.state_dict().values()])
+    yield {"lost": group.lost, "rank": group.rank, "width": group.width, "state": state.numpy()}

@@ -31,4 +31,4 @@ def test_waiting_ends_when_a_plan_comes():
 
 def test_later_pulses_are_greater():
     ordered = [Pulse(), Pulse(0, 0, True), Pulse(0, 1), Pulse(1, 0), Pulse(1, 3)]
-    assert sorted(ordered[::-1]) == ordered
+    assert sorted([ordered[3], ordered[1], ordered[4], ordered[0], ordered[2]]) == ordered

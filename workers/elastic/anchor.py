@@ -1,0 +1,170 @@
+"""The last state of a training that is known to be good, to go back to when a step fails half way."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from detol.errors import WorkerLost
+from detol.workers.communication import Communication
+from detol.workers.optim import Optimiser
+from detol.workers.stepping.epoch import Position
+
+
+class Mark(Protocol):
+    """A point in the device's work, as ``torch.cuda.Event``."""
+
+    def query(self) -> bool:
+        """Return whether the device has come to it."""
+
+    def synchronize(self) -> None:
+        """Wait until it has."""
+
+
+class _Now:
+    """A point that is passed as soon as it is set: the CPU has done what it was told."""
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        return None
+
+
+@dataclass
+class _Kept:
+    position: Position
+    state: dict[str, Tensor]
+    memory: dict[str, Tensor]
+    mark: Mark
+
+
+class Anchor:
+    """Keeps the state before a step, of one rank of several.
+
+    On the CPU a failed exchange is known before the optimiser moves: only the running statistics of batch norm have to
+    be put back. A CUDA device works on behind the host's back: when the host learns that an exchange failed, the
+    optimiser may have moved by gradients that never were. So weights, buffers and the optimiser's memory are kept there
+    before each step, twice, and an older one is only overwritten once the device is known to have come to the newer:
+    the host runs ahead by one step at most. All is kept on the CPU too when the ``communication`` remembers something,
+    which a failed exchange has changed.
+
+    Args:
+        model: the network.
+        optimiser: its optimiser.
+        communication: how gradients travel.
+        whole: whether all is kept; by default where it is needed.
+        mark: sets a point in the device's work.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimiser: Optimiser,
+        communication: Communication,
+        *,
+        whole: bool | None = None,
+        mark: Callable[[], Mark] | None = None,
+    ) -> None:
+        device = next((tensor.device for tensor in model.parameters()), torch.device("cpu"))
+        behind = device.type == "cuda"
+        self._model, self._optimiser, self._communication = model, optimiser, communication
+        self._whole = behind or communication.remembers if whole is None else whole
+        self._mark = mark or (_recorded if behind else _Now)
+        self._kept: deque[_Kept] = deque(maxlen=2 if behind or mark else 1)
+        self._after: Mark | None = None
+        self._good: tuple[bool, ...] | None = None
+
+    def before(self, position: Position) -> None:
+        """Keep the state before a step.
+
+        Raises:
+            WorkerLost: another thread has found out that the group is broken.
+        """
+        spare = None
+        if len(self._kept) == self._kept.maxlen:
+            self._kept[-1].mark.synchronize()
+            if self._good is not None:
+                raise WorkerLost("the group was broken off")
+            spare = self._kept.popleft()
+        loss = None if position.loss is None else position.loss.clone()
+        state = _copied(self._state(), spare.state if spare else {})
+        remembers = self._whole and self._communication.remembers
+        memory = _copied(self._communication.memory(self._optimiser), {}) if remembers else {}
+        self._kept.append(_Kept(replace(position, loss=loss), state, memory, self._mark()))
+        self._after = None
+
+    def after(self) -> None:
+        """Take note that the host has come to the end of the step."""
+        self._after = self._mark()
+
+    def freeze(self) -> None:
+        """Note what the device has come to; called, by any thread, before calls that wait for a peer are broken off."""
+        if self._good is None:
+            after = self._after
+            self._good = (*(kept.mark.query() for kept in self._kept), after is None or after.query())
+
+    def recover(self, position: Position) -> Position:
+        """Put the latest state back that is known to be good, and return where that is.
+
+        Args:
+            position: where the host thought it was.
+
+        Raises:
+            WorkerLost: there is no such state any more.
+        """
+        self.freeze()
+        *good, done = self._good or ()
+        kept = list(self._kept)
+        self._kept.clear()
+        if not kept or (self._after is not None and done):
+            return position
+        for held, passed in reversed(list(zip(kept, good, strict=False))):
+            if passed:
+                self._put_back(held)
+                return held.position
+        raise WorkerLost("no state is left that is known to be good")
+
+    def thaw(self) -> None:
+        """Begin anew in another group."""
+        self._kept.clear()
+        self._good = self._after = None
+
+    def _state(self) -> dict[str, Tensor]:
+        state = {f"buffer.{name}": tensor for name, tensor in self._model.named_buffers()}
+        if self._whole:
+            state |= {f"parameter.{name}": tensor for name, tensor in self._model.named_parameters()}
+            state |= {f"optimiser.{name}": tensor for name, tensor in self._optimiser.tensors().items()}
+        return state
+
+    @torch.no_grad()
+    def _put_back(self, held: _Kept) -> None:
+        present = self._state()
+        names = [name for name in held.state if name in present]
+        for name in names:
+            present[name].copy_(held.state[name])
+        if self._whole and any(name not in held.state for name in present):
+            # Before its first step an optimiser remembers nothing.
+            prefix = "optimiser."
+            mine = {n.removeprefix(prefix): tensor for n, tensor in held.state.items() if n.startswith(prefix)}
+            self._optimiser.restore(mine)
+        if self._whole and self._communication.remembers:
+            self._communication.recall(held.memory, self._optimiser)
+
+
+@torch.no_grad()
+def _copied(state: dict[str, Tensor], spare: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return copies, in the tensors of ``spare`` where there are any."""
+    for name, tensor in state.items():
+        if name in spare:
+            spare[name].copy_(tensor)
+    return {name: spare[name] if name in spare else tensor.detach().clone() for name, tensor in state.items()}
+
+
+def _recorded() -> Mark:
+    mark = torch.cuda.Event()
+    mark.record()  # type: ignore[no-untyped-call,unused-ignore]
+    return mark
