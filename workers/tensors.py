@@ -1,7 +1,6 @@
 """A data set as tensors: resident on the device of training, as small as it was read; floats are made per batch."""
 
 import math
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from detol.errors import DataError
-from detol.workers.data.feed import Feed
+from detol.workers.data.feed import Feed, shared
 from detol.workers.devices import memory
 
 if TYPE_CHECKING:
@@ -166,10 +165,7 @@ def _rows(split: "Split", device: torch.device, room: Room) -> Rows:
 
 
 def _tensor(array: Array, device: torch.device) -> Tensor:
-    with warnings.catch_warnings():
-        # Arrays in Ray's shared memory are read-only, and so is our use of them.
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+    return shared(array).to(device)
 
 
 def batches(count: int, batch_size: int, width: int, order: Tensor) -> Iterator[Tensor]:

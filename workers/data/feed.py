@@ -1,5 +1,6 @@
 """Samples that stay on the host while a network trains on them: read ahead by threads, and sent when wanted."""
 
+import warnings
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -11,9 +12,17 @@ import torch
 from torch import Tensor
 
 from detol.workers.data.packed.reference import Mapped
+from detol.workers.data.raw import Array
 
 AHEAD, THREADS = 4, 2
 Sent = tuple[Tensor, "torch.cuda.Event | None"]
+
+
+def shared(array: Array) -> Tensor:
+    """Return a tensor over the memory of an array, which may be read-only: nobody writes to samples."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(np.ascontiguousarray(array))
 
 
 class Feed:
@@ -34,7 +43,7 @@ class Feed:
     def __init__(self, x: Any, device: torch.device, *, ahead: int = AHEAD, threads: int = THREADS) -> None:
         self._x, self._device, self._ahead, self._threads = x, device, ahead, threads
         # A tensor over the same memory: torch gathers without the interpreter's lock, numpy does not always.
-        self._held = torch.from_numpy(np.asarray(x)) if isinstance(x, np.ndarray) else None
+        self._held = shared(x) if isinstance(x, np.ndarray) else None
         self._pool: ThreadPoolExecutor | None = None
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._order = torch.empty(0, dtype=torch.int64)

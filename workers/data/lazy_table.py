@@ -1,11 +1,13 @@
 """A table that stays in a Parquet file: a column at a time to learn from, a block of rows at a time to encode."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from detol.errors import DataError
 from detol.workers.data.raw import Array, Frame
 
 
@@ -79,7 +81,8 @@ class LazyFrame:
         import pandas as pd
 
         held = self._held[name]
-        series = _moments(pd.read_parquet(self._path, columns=[held])[held].reset_index(drop=True))
+        with self._whole():
+            series = _moments(pd.read_parquet(self._path, columns=[held])[held].reset_index(drop=True))
         self._types[name] = series.dtype  # before rows are chosen: of all of the file
         series = series.iloc[self._rows].rename(name)
         series.index = series.index - self._skipped
@@ -106,7 +109,8 @@ class LazyFrame:
         groups = np.searchsorted(self._bounds, rows, side="right") - 1
         parts = []
         for group in np.unique(groups).tolist():
-            table = self._file.read_row_group(group, columns=list(self._names))
+            with self._whole():
+                table = self._file.read_row_group(group, columns=list(self._names))
             frame = table.to_pandas(ignore_metadata=False).reset_index(drop=True)[list(self._names)]
             parts.append(frame.iloc[rows[groups == group] - self._bounds[group]])
         frame = pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0].reset_index(drop=True)
@@ -114,6 +118,13 @@ class LazyFrame:
             frame[held] = self._typed(_moments(frame[held]), self._names[held])
         frame = frame.set_axis([self._names[held] for held in frame.columns], axis=1)
         return frame.set_axis(rows - self._skipped, axis=0)
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # pyarrow raises a family of its own, and OSError
+            raise DataError(f"{self._path} must be a whole Parquet file: {str(error).splitlines()[0][:200]}") from None
 
     def _typed(self, series: Any, name: str) -> Any:
         """Give a block's column the type of the whole one: whole numbers with holes are floats, for one."""

@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -136,7 +135,10 @@ def normal(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-@lru_cache(maxsize=32)
+_OPEN: dict[Reference, tuple[tuple[int, ...], Pack]] = {}
+"""Files that this process has looked at, with what tells whether they are still the same."""
+
+
 def opened(reference: Reference) -> Pack:
     """Return the file that a reference names: in place, or the copy of it on this node.
 
@@ -144,10 +146,15 @@ def opened(reference: Reference) -> Pack:
         DataError: neither is there, or it is another file.
     """
     path = nodes.place(reference)
+    there = path.stat()
+    seen = (there.st_dev, there.st_ino, there.st_size, there.st_mtime_ns)
+    if reference in _OPEN and _OPEN[reference][0] == seen and _OPEN[reference][1].path == path:
+        return _OPEN[reference][1]
     header = read_header(path)
     if header.hash != reference.hash:
         raise DataError(
             f"a packed file may not change while it is used: {path} has the hash {header.hash}, not {reference.hash};"
             " put it back, or start again"
         )
-    return Pack(path, header, reference)
+    _OPEN[reference] = seen, Pack(path, header, reference)
+    return _OPEN[reference][1]

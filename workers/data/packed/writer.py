@@ -142,7 +142,7 @@ class Writer:
         with ThreadPoolExecutor(4) as pool:
             for start in range(0, len(rows), FILES_AT_ONCE):
                 files = [source.files[row] for row in rows[start : start + FILES_AT_ONCE].tolist()]
-                for content in pool.map(Path.read_bytes, files):
+                for content in pool.map(_content, files):
                     self._append(section, np.frombuffer(content, np.uint8))
                     ends.append(section.size)
                 self._progress(len(ends) - 1, len(rows))
@@ -181,3 +181,10 @@ class Writer:
         while len(left):
             written = os.pwrite(self._handle, left, offset)
             left, offset = left[written:], offset + written
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise DataError(f"each image must be readable: {file}: {error.strerror}; replace or remove it") from None

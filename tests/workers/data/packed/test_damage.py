@@ -5,13 +5,13 @@ import struct
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from detol.errors import DataError
 from detol.workers.data import read
 from detol.workers.data.packed.layout import ALIGNMENT, MAGIC, PREAMBLE, read_header
 from detol.workers.data.packed.make import pack
-from detol.workers.data.packed.reader import opened
 from detol.workers.data.packed.verify import verify
 
 
@@ -93,7 +93,6 @@ def test_data_that_are_not_those_of_the_digest(file: Path, monkeypatch: pytest.M
 
 def test_a_file_that_was_replaced_while_it_is_used(file: Path) -> None:
     sent = pickle.dumps(read(file))
-    opened.cache_clear()
     pack("digits", file, replace=True)
     with pytest.raises(DataError, match="may not change while it is used"):
         pickle.loads(sent)
@@ -102,7 +101,6 @@ def test_a_file_that_was_replaced_while_it_is_used(file: Path) -> None:
 def test_a_file_that_is_gone(file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DETOL_CACHE", str(tmp_path / "cache"))
     sent = pickle.dumps(read(file))
-    opened.cache_clear()
     file.unlink()
     with pytest.raises(DataError, match="must be visible on each node, or copied there"):
         pickle.loads(sent)
@@ -127,3 +125,14 @@ def test_options_that_it_was_packed_with(tmp_path: Path) -> None:
 def test_copy_is_for_packed_files() -> None:
     with pytest.raises(DataError, match="copy is for packed files, digits is none"):
         read("digits", copy=True)
+
+
+def test_a_parquet_file_that_is_damaged_within(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    pd.DataFrame({"a": rng.normal(size=500), "b": rng.normal(size=500), "y": np.arange(500) % 2}).to_parquet(
+        tmp_path / "a.parquet", compression="zstd"
+    )
+    patch(tmp_path / "a.parquet", 4, bytes(3000))
+    with pytest.raises(DataError, match=r"a\.parquet must be a whole Parquet file"):
+        pack(tmp_path / "a.parquet", tmp_path / "a.pack")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
