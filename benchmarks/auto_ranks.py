@@ -13,15 +13,12 @@ digits or made images, 1, 2 and auto in turn.
 import math
 import statistics
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import arguments, conclude, spread
+from common import arguments, conclude
 
 from detol import wire
 from detol.execution.simulated import Answer, SimulatedClock, SimulatedExecutor
@@ -162,7 +159,8 @@ def compare(machine: Machine, args: Any, workers: int, mix: tuple[int, int], ord
         candidates = mixed(rng, *mix, order)
         noise = {int(c.decisions["copy"]): float(np.exp(args.noise * rng.standard_normal())) for c in candidates}
         table = Modelled(forecast, noise)
-        auto = Auto(forecast, prior=mixed(np.random.default_rng([seed, 1]), *mix, order="anywhere"))
+        drawn = mixed(np.random.default_rng([seed, 1]), *mix, order="anywhere")
+        auto = Auto(forecast, prior=lambda drawn=drawn: drawn)  # type: ignore[misc]
         for name, width, widths in (("1", 1, None), (str(workers), workers, None), ("auto", 1, auto)):
             taken, trials = simulate(candidates, table, workers, width, widths, stop)
             seconds[name].append(taken)

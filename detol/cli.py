@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import typer
 
-from detol.commands import bench, dashboard, data, export, report, results, search, spaces, status, track
+from detol.commands import bench, dashboard, data, export, plan, report, results, search, spaces, status, track
 from detol.errors import DetolError, UsageError
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app.command("spaces")(spaces.spaces)
 app.add_typer(data.app, name="data")
 app.add_typer(track.app, name="track")
 app.command("bench")(bench.bench)
+app.command("plan")(plan.plan)
 app.command("dashboard")(dashboard.dashboard)
 app.command("report")(report.report)
 

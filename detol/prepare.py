@@ -25,6 +25,7 @@ from detol.search.task import Assessment, Task
 from detol.search.warm import warm_digest
 from detol.spaces import catalogue
 from detol.warming import Warm
+from detol.widths import widths
 from detol.workers import devices
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ def prepare(
         seed=settings.seed,
         limits=limits(settings),
         width=settings.width,
+        widths=widths(settings, dataset, recipe, searched, workers),
         references=settings.references and not wire.own_start(strategy or settings.strategy),
         inherit=settings.inherit,
         reuse=settings.reuse,
@@ -162,6 +164,11 @@ def _workers(settings: Settings) -> int:
         raise UsageError(f"--ranks must be at most the number of workers, got {settings.width} of {workers}: --workers")
     if settings.executor == "inline" and settings.width > 1:
         raise UsageError(f"--executor inline trains on one rank, got --ranks {settings.width}: use --executor ray")
+    cards = devices.gpus() if settings.device != "cpu" and not settings.ray else 0
+    if 0 < cards < settings.width:
+        raise UsageError(
+            f"--ranks must be at most the number of GPUs, got {settings.width} of {cards}: --ranks {cards}"
+        )
     return workers
 
 

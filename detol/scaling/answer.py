@@ -148,7 +148,7 @@ def plan(
 
     def row(width: int) -> Row:
         total = batch * width if mode == WEAK else batch
-        found = step(work, machine, total, width, compression=compression)
+        found = step(work, machine, total, width, compression=compression, whole=batch)
         speedup = (found.batch / found.seconds) / (batch / one.seconds)
         return Row(found, width, speedup, speedup / width, sent_bytes(work, found.width, compression))
 

@@ -14,8 +14,9 @@ more. The width is taken that is least behind the best one in the worse of the t
 import heapq
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from detol.scaling.forecast import Forecast
 from detol.search.records import Candidate, State, Trial
@@ -60,16 +61,26 @@ class Auto:
 
     Args:
         forecast: how long trials take at each width.
-        prior: networks such as the search will propose, e.g. samples of its space: what is to come is like them.
+        prior: gives networks such as the search will propose, e.g. samples of its space: what is to come is like them.
+            Called once, at the first choice.
         gain: share of the rest of the search that one rank may be behind, >= 0.
         least: seconds that it may be behind, >= 0.
     """
 
     def __init__(
-        self, forecast: Forecast, *, prior: Sequence[Candidate] = (), gain: float = GAIN, least: float = LEAST
+        self,
+        forecast: Forecast,
+        *,
+        prior: Callable[[], Sequence[Candidate]] = tuple,
+        gain: float = GAIN,
+        least: float = LEAST,
     ) -> None:
-        self._forecast, self._gain, self._least = forecast, gain, least
-        self._prior = [Trial(-1 - place, candidate, State.RUNNING, 1) for place, candidate in enumerate(prior)]
+        self._forecast, self._candidates, self._gain, self._least = forecast, prior, gain, least
+
+    @cached_property
+    def _prior(self) -> Sequence[Trial]:
+        trials = [Trial(-1 - place, candidate, State.RUNNING, 1) for place, candidate in enumerate(self._candidates())]
+        return [trial for trial in trials if self._forecast.epoch_seconds(trial, 1) > 0]
 
     def choose(self, leg: Leg, situation: Situation) -> Width:
         """Return the width, and why."""

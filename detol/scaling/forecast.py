@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from detol.errors import TopologyError
 from detol.graph.topology import Topology
+from detol.scaling.compression import factor
 from detol.scaling.machine import Machine
 from detol.scaling.presets import guessed
 from detol.scaling.step import step
@@ -31,7 +32,8 @@ class Forecast:
         validation: samples that it is measured on.
         batch: samples of a step, over all ranks.
         value_bytes: of one number of a sample.
-        compression: how many times fewer bytes are sent than the gradients have in 32 bit.
+        communication: how gradients are exchanged, as a recipe names it.
+        limit: the most ranks that one trial may have, >= 1.
     """
 
     def __init__(
@@ -44,19 +46,20 @@ class Forecast:
         validation: int = 0,
         batch: int = 64,
         value_bytes: float = 4.0,
-        compression: float = 1.0,
+        communication: str = "plain",
+        limit: int = 2**20,
     ) -> None:
         self.machine = machine
         self._shape, self._outputs, self._value_bytes = tuple(shape), outputs, value_bytes
         self._samples, self._validation, self._batch = samples, validation, batch
-        self._compression = compression
+        self._communication, self._limit = communication, limit
         self._works: dict[str, Work | None] = {}
         self._known: dict[tuple[str, int], float] = {}
 
     @property
     def most(self) -> int:
-        """The most ranks that have samples to train on: two each, as batch norm needs."""
-        return max(1, min(self._batch, self._samples) // 2)
+        """The most ranks of one trial: no more than may be, two samples for each, as batch norm needs."""
+        return max(1, min(self._limit, min(self._batch, self._samples) // 2))
 
     def epoch_seconds(self, trial: Trial, width: int) -> float:
         """Return the seconds of one epoch by the model alone; 0 for a network that it cannot count."""
@@ -105,6 +108,7 @@ class Forecast:
         # As detol.workers.tensors cuts an epoch: batches of equal size, none above the recipe's.
         steps = max(1, min(-(-self._samples // self._batch), self._samples // (2 * width)))
         batch = -(-self._samples // steps)
-        one = step(work, self.machine, batch, width, compression=self._compression)
+        fewer = factor(self._communication, work, width)
+        one = step(work, self.machine, batch, width, compression=fewer)
         looked = FORWARD * (one.compute + one.skinny) / one.local * self._validation / one.width
         return steps * one.seconds + looked

@@ -43,6 +43,7 @@ class Machine:
         setup: until a group of ranks has formed.
         agree: of the small message by which all ranks agree on a step's end; 0 for none.
         storage: bytes a second that all ranks together read; infinite when the data are resident.
+        files: bytes a second at which a file is read here that is not in memory.
         prefetch: whether reading is hidden behind computing.
         measured: when it was calibrated, or empty.
         sources: where the numbers are from.
@@ -69,6 +70,7 @@ class Machine:
     setup: float = 0.0
     agree: float = 0.0
     storage: float = math.inf
+    files: float = 5e8
     prefetch: bool = False
     measured: str = ""
     sources: tuple[str, ...] = field(default=())
@@ -129,8 +131,8 @@ class Machine:
             raise ValueError(f"overlap is in [0, 1], got {self.overlap!r}")
         if not self.crowd or min(self.crowd) < 1:
             raise ValueError(f"crowd holds slowdowns >= 1, got {self.crowd!r}")
-        if not self.storage > 0 or self.per_host < 1 or self.ranks < 0:
-            raise ValueError("storage is > 0, per_host >= 1 and ranks >= 0")
+        if not (self.storage > 0 and self.files > 0) or self.per_host < 1 or self.ranks < 0:
+            raise ValueError("storage and files are > 0, per_host >= 1 and ranks >= 0")
 
     def with_storage(self, bandwidth: float, *, prefetch: bool = True) -> "Machine":
         """Return it with data that are read from storage at so many bytes a second."""
@@ -162,8 +164,8 @@ def write(machine: Machine, path: Path) -> None:
     beside.replace(path)
 
 
-def cache(device: str, ranks: int) -> Path:
-    """Return where the calibration of this host is kept: by host, device, ranks and version of torch.
+def cache(device: str, ranks: int, precision: str = "float32") -> Path:
+    """Return where the calibration of this host is kept: by host, device, ranks, precision and version of torch.
 
     In ``$XDG_CACHE_HOME/detol``, by default ``~/.cache/detol``.
     """
@@ -173,12 +175,12 @@ def cache(device: str, ranks: int) -> Path:
     except PackageNotFoundError:  # what has no torch is not calibrated
         torch = "none"
     host = "".join(c if c.isalnum() or c in "-." else "-" for c in platform.node()) or "host"
-    return base / "detol" / f"machine-{FORMAT}-{host}-{device}-{ranks}-torch{torch}.json"
+    return base / "detol" / f"machine-{FORMAT}-{host}-{device}-{ranks}-{precision}-torch{torch}.json"
 
 
-def cached(device: str, ranks: int) -> Machine | None:
+def cached(device: str, ranks: int, precision: str = "float32") -> Machine | None:
     """Return the calibration of this host, or ``None``: there is none, or it cannot be read any more."""
-    path = cache(device, ranks)
+    path = cache(device, ranks, precision)
     try:
         return read(path) if path.is_file() else None
     except UsageError:

@@ -66,7 +66,7 @@ def layer_seconds(machine: Machine, layer: Layer, samples: float, *, passes: int
     return samples * layer.values * (machine.norm if layer.params else machine.free)
 
 
-def step(work: Work, machine: Machine, batch: int, width: int, *, compression: float = 1.0) -> Step:
+def step(work: Work, machine: Machine, batch: int, width: int, *, compression: float = 1.0, whole: int = 0) -> Step:
     """Return the step of a network at a width; ranks beyond one for each sample stand idle.
 
     Args:
@@ -75,6 +75,7 @@ def step(work: Work, machine: Machine, batch: int, width: int, *, compression: f
         batch: samples of all ranks together, >= 1.
         width: ranks, >= 1.
         compression: how many times fewer bytes are sent than the gradient has in 32 bit, > 0.
+        whole: samples of one rank at which its products count as thick; by default the batch.
 
     Raises:
         ValueError: a batch, a width or a compression that is not positive.
@@ -85,8 +86,8 @@ def step(work: Work, machine: Machine, batch: int, width: int, *, compression: f
     local = -(-batch // width)
     crowd = machine.slowdown(width)
     times = _layer_times(work, machine, local)
-    whole = _layer_times(work, machine, batch)
-    compute = crowd * sum(whole) * local / batch
+    thick = whole or batch
+    compute = crowd * sum(_layer_times(work, machine, thick)) * local / thick
     skinny = max(0.0, crowd * sum(times) - compute)
     optimiser = crowd * machine.update * work.params
     starts = machine.step + machine.layer * len(work.layers) + machine.tensor * work.tensors

@@ -1,0 +1,134 @@
+"""What a training step takes besides its products: values, samples, the optimiser, and starting it all.
+
+Starting is timed on the training loop itself, with networks so small that nothing else counts: two depths tell what a
+layer costs from what a step costs.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from detol.graph.ops import op
+from detol.graph.topology import Topology, chain
+from detol.scaling.work import Work
+from detol.search.recipe import Recipe
+from detol.workers.calibration.timing import least
+from detol.workers.data.dataset import Dataset, Split
+from detol.workers.optim import Optimiser
+from detol.workers.tensors import load
+from detol.workers.train import Training
+
+DEPTHS = (2, 14)
+"""Convolutions of the two networks whose steps are timed."""
+
+SHAPE, CLASSES, BATCH, STEPS = (3, 8, 8), 4, 4, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Overheads:
+    """Seconds: of one value of a norm, of other layers, of a sample; of one parameter; of starting a layer, a step."""
+
+    norm: float
+    free: float
+    sample: float
+    update: float
+    layer: float
+    step: float
+
+
+def overheads(device: torch.device, precision: str) -> Overheads:
+    """Return the overheads of a step on a device, with ``float32`` or ``bfloat16``."""
+    norm, free = _values(device)
+    shallow, deep = (_step(device, precision, depth) for depth in DEPTHS)
+    work = [len(Work.of(network(depth), SHAPE, CLASSES).layers) for depth in DEPTHS]
+    layer = max(0.0, (deep - shallow) / (work[1] - work[0]))
+    return Overheads(
+        norm=norm,
+        free=free,
+        sample=_sample(device),
+        update=_update(device),
+        layer=layer,
+        step=max(0.0, shallow - layer * work[0]),
+    )
+
+
+def network(depth: int) -> Topology:
+    """Return a chain of small convolutions, each with norm and activation."""
+    return chain(*[op("conv", channels=8, kernel=3)] * depth)
+
+
+def _values(device: torch.device) -> tuple[float, float]:
+    """Return seconds of one value, forwards and backwards, of batch norm and of an activation."""
+    samples = 256 if device.type == "cuda" else 16
+    x = torch.randn(samples, 32, 16, 16, device=device).contiguous(memory_format=torch.channels_last)
+    x.requires_grad_(True)
+    layer = nn.BatchNorm2d(32).to(device)
+    ones = torch.ones_like(x)
+
+    def norm() -> None:
+        x.grad = None
+        layer(x).backward(ones)
+
+    def free() -> None:
+        x.grad = None
+        F.relu(x).backward(ones)  # type: ignore[no-untyped-call]
+
+    return least(norm, device) / x.numel(), least(free, device) / x.numel()
+
+
+def _sample(device: torch.device) -> float:
+    """Return seconds of one number of a sample: gathered from resident rows, made float, standardised."""
+    data = load(_made((3, 32, 32), 1024), device)
+    rows = torch.randperm(1024, device=device)[: 1024 if device.type == "cuda" else 64]
+
+    def take() -> Tensor:
+        return data.standardised(data.train.x[rows])
+
+    return least(take, device) / (len(rows) * 3 * 32 * 32)
+
+
+def _update(device: torch.device) -> float:
+    """Return seconds of one parameter in the optimiser: clip, momentum, decay."""
+    model = nn.Linear(1024, 512, bias=False).to(device)
+    optimiser = Optimiser(model, Recipe())
+    gradient = torch.randn_like(model.weight)
+
+    def update() -> None:
+        model.weight.grad = gradient
+        optimiser.step(1e-6)
+
+    return least(update, device) / model.weight.numel()
+
+
+def _step(device: torch.device, precision: str, depth: int) -> float:
+    """Return the least seconds of a step of the training loop, over some epochs, validation left out."""
+    data = load(_made(SHAPE, STEPS * BATCH), device)
+    recipe = Recipe(batch_size=BATCH, precision=precision)
+    training = Training(network(depth), data, recipe, epochs=15, seed=0, device=device.type)
+    _, *later = training.reports()  # the first one warms up
+    return min(report.seconds for report in later) / (STEPS + 1)
+
+
+def _made(shape: tuple[int, ...], rows: int) -> Dataset:
+    rng = np.random.default_rng(0)
+
+    def split(count: int) -> Split:
+        x = rng.integers(0, 256, (count, *shape), dtype=np.uint8)
+        return Split(x, rng.integers(0, CLASSES, count).astype(np.int64))
+
+    one = np.ones((shape[0], 1, 1), dtype=np.float32)
+    return Dataset(
+        name="made",
+        kind="image",
+        task="classification",
+        train=split(rows),
+        validation=split(2),
+        test=None,
+        classes=tuple("abcd"),
+        mean=127 * one,
+        std=64 * one,
+        digest="x1:calibration",
+    )

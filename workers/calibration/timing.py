@@ -1,0 +1,33 @@
+"""Timing short work on a machine that others may use as well."""
+
+import time
+from collections.abc import Callable
+
+import torch
+
+
+def least(work: Callable[[], object], device: torch.device, *, budget: float = 0.05, most: int = 200) -> float:
+    """Return the least seconds of one call, of as many as fit into a budget of seconds (at least 3).
+
+    The least, since whatever else runs on the machine can only make a call longer. On a GPU calls are timed in bunches,
+    as a queue runs them.
+    """
+    for _ in range(2):
+        work()
+    wait(device)
+    bunch = 1 if device.type == "cpu" else 8
+    best, began, count = float("inf"), time.perf_counter(), 0
+    while count < 3 or (count < most and time.perf_counter() - began < budget):
+        started = time.perf_counter()
+        for _ in range(bunch):
+            work()
+        wait(device)
+        best = min(best, (time.perf_counter() - started) / bunch)
+        count += 1
+    return best
+
+
+def wait(device: torch.device) -> None:
+    """Wait until a device has done all that it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
