@@ -45,7 +45,7 @@ class Feed:
         # A tensor over the same memory: torch gathers without the interpreter's lock, numpy does not always.
         self._held = shared(x) if isinstance(x, np.ndarray) else None
         self._pool: ThreadPoolExecutor | None = None
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._order = torch.empty(0, dtype=torch.int64)
         self._announced = self._order
         self._units: Sequence[slice] = ()
@@ -95,7 +95,7 @@ class Feed:
         assert dim == 0, "samples are counted by the first axis"
         known = self._announced
         if len(index) and index.untyped_storage().data_ptr() == known.untyped_storage().data_ptr():
-            start = index.storage_offset() - known.storage_offset()  # told without a look at the device
+            start = int(index.storage_offset() - known.storage_offset())  # told without a look at the device
             unit = self._arrived(start, start + len(index))
             if unit is not None:
                 place, x = unit
@@ -171,7 +171,7 @@ class Feed:
         with torch.cuda.stream(self._stream):
             # torch keeps pinned memory from being used again before a copy out of it is over.
             sent = host.to(self._device, non_blocking=True)
-            event = torch.cuda.Event()
+            event = torch.cuda.Event()  # type: ignore[no-untyped-call]
             event.record(self._stream)
         return sent, event
 

@@ -46,20 +46,31 @@ class Mapped(np.memmap[Any, Any]):
 
     def will_need(self, rows: Array) -> None:
         """Tell the operating system which rows, ascending, are wanted soon: it reads them all at once, not in turn."""
-        if self.reference is None or not len(rows):
+        region: object = self.base
+        if self.reference is None or not len(rows) or not isinstance(region, mmap.mmap):
             return
-        size = self.strides[0]
-        pages = self.offset % mmap.ALLOCATIONGRANULARITY + rows * size
-        first, last = pages // mmap.PAGESIZE, (pages + size - 1) // mmap.PAGESIZE + 1
-        breaks = np.flatnonzero(first[1:] > last[:-1] + GAP)
-        starts, stops = first[np.r_[0, breaks + 1]], last[np.r_[breaks, len(rows) - 1]]
-        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-            self._mmap.madvise(mmap.MADV_WILLNEED, start * mmap.PAGESIZE, (stop - start) * mmap.PAGESIZE)
+        for start, stop in stretches(rows, self.strides[0], self.offset % mmap.ALLOCATIONGRANULARITY):
+            region.madvise(mmap.MADV_WILLNEED, start * mmap.PAGESIZE, (stop - start) * mmap.PAGESIZE)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         if self.reference is None:
             return np.asarray(self).__reduce_ex__(protocol)
         return restored, (self.reference, self.section)
+
+
+def stretches(rows: Array, size: int, offset: int) -> list[tuple[int, int]]:
+    """Return the pages (first, last + 1) of a map in which rows lie, those in between along where they are few.
+
+    Args:
+        rows: their numbers, ascending, at least one.
+        size: bytes of a row.
+        offset: of row 0 in the map.
+    """
+    places = offset + rows.astype(np.int64) * size
+    first, stop = places // mmap.PAGESIZE, (places + size - 1) // mmap.PAGESIZE + 1
+    breaks = np.flatnonzero(first[1:] > stop[:-1] + GAP)
+    starts, stops = first[np.r_[0, breaks + 1]], stop[np.r_[breaks, len(rows) - 1]]
+    return list(zip(starts.tolist(), stops.tolist(), strict=True))
 
 
 def restored(reference: Reference, section: str) -> Any:
