@@ -21,6 +21,7 @@ from detol.search.protocols import SearchSpace, Stopper, Strategy
 from detol.search.recipe import Recipe, make_recipe
 from detol.search.records import Candidate, parse_objective
 from detol.search.scoring import check_objectives
+from detol.search.stages import largest_part
 from detol.search.task import Assessment, Task
 from detol.search.warm import warm_digest
 from detol.spaces import catalogue
@@ -122,6 +123,7 @@ def prepare(
         earlier=as_trials(earlier),
     )
     memory = devices.memory(workers, settings.device)
+    part = largest_part(recipe, epochs, len(dataset.train.y), settings.width)
     task = Task(
         space=searched,
         recipe=recipe,
@@ -135,7 +137,7 @@ def prepare(
         references=settings.references and not wire.own_start(strategy or settings.strategy),
         inherit=settings.inherit,
         reuse=settings.reuse,
-        assess=assessor(dataset, settings.max_params, recipe.batch_size // settings.width, memory),
+        assess=assessor(dataset, settings.max_params, part, memory),
     )
     chosen = wire.strategy(
         strategy or settings.strategy,

@@ -135,7 +135,7 @@ def learning_rate(recipe: Recipe, step: int, steps: int) -> float:
     peak, and then falls with t = (step - W) / (steps - W): ``cosine`` as (1 + cos(pi t)) / 2 (Loshchilov and Hutter
     2017, arXiv 1608.03983, eq. 5 without restarts), ``one_cycle`` linearly as 1 - t (Smith and Topin 2017, arXiv
     1708.07120: two linear legs), ``constant`` not at all; ``step`` and ``grow_batch`` neither, since they change by the
-    epoch (:func:`detol.workers.large_batch.stage`). The way starts at zero, and with a ``base_batch`` at the rate of
+    epoch (:func:`detol.search.stages.stage`). The way starts at zero, and with a ``base_batch`` at the rate of
     that batch (Goyal et al. 2017, arXiv 1706.02677, section 2.2).
 
     Args:

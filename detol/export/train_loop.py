@@ -51,7 +51,7 @@ def constants(recipe: Recipe) -> list[str]:
     """Return the lines of constants for what :func:`functions` and :func:`loop` say."""
     found = []
     if recipe.schedule in _STAGE:
-        from detol.workers.large_batch import MILESTONES
+        from detol.search.stages import MILESTONES
 
         found.append(f"MILESTONES = {MILESTONES}  # shares of all epochs")
         found.append(f"STEP_FACTOR = {recipe.step_factor}")

@@ -1,7 +1,6 @@
-"""What keeps training with large batches as good as with small ones: trust ratios, and batches that grow."""
+"""Optimisers for large batches: each layer moves by a trust ratio of its own."""
 
-from detol.workers.large_batch.growth import MILESTONES, Stage, stage
 from detol.workers.large_batch.lamb import Lamb
 from detol.workers.large_batch.lars import Lars
 
-__all__ = ["MILESTONES", "Lamb", "Lars", "Stage", "stage"]
+__all__ = ["Lamb", "Lars"]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from detol.search.recipe import Recipe
-from detol.workers.large_batch import stage
+from detol.search.stages import stage
 from detol.workers.tensors import steps_of
 
 Rate = Callable[[int, int], float]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from detol.graph.ops import op
 from detol.graph.topology import chain
 from detol.search.recipe import Recipe
+from detol.search.stages import Stage, largest_part, stage
 from detol.workers.data.dataset import Split
-from detol.workers.large_batch import Stage, stage
 from detol.workers.optim import learning_rate
 from detol.workers.stepping.schedule import Schedule
 from detol.workers.train import Training
@@ -63,6 +63,14 @@ def test_other_schedules_have_one_stage() -> None:
 def test_milestones_are_epochs_even_where_shares_are_rounded() -> None:
     found = stages(Recipe(schedule="step", step_factor=2.0), 10)
     assert [each.fall for each in found] == [1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.125, 0.125]
+
+
+def test_memory_is_for_the_largest_batch_and_the_smallest_parts() -> None:
+    grown = Recipe(schedule="grow_batch", batch_size=10, step_factor=2.0, max_batch=40)
+    assert [largest_part(grown, epochs, 400, 2) for epochs in (10, 1)] == [20, 5]
+    assert largest_part(Recipe(batch_size=64, accumulate=4), 5, 1000, 2) == 8
+    assert largest_part(Recipe(batch_size=64, accumulate=100), 5, 1000, 2) == 1
+    assert largest_part(Recipe(batch_size=640), 5, 100, 1) == 100
 
 
 def test_the_schedule_has_fewer_steps_as_batches_grow() -> None:

@@ -42,3 +42,9 @@ def stage(recipe: Recipe, epoch: int, epochs: int, count: int) -> Stage:
     largest = max(recipe.batch_size, recipe.max_batch or count // LARGEST)
     batch = min(round(recipe.batch_size * factor), largest)
     return Stage(batch, min(1.0, batch / (recipe.batch_size * factor)))
+
+
+def largest_part(recipe: Recipe, epochs: int, count: int, width: int) -> int:
+    """Return the most samples that a rank ever has in memory at once: a part of the largest batch, >= 1."""
+    batch = max(stage(recipe, epoch, epochs, count).batch for epoch in range(1, epochs + 1))
+    return max(1, min(batch, count) // (width * recipe.accumulate))
