@@ -9,6 +9,7 @@ from typing import Any
 
 from detol.dashboards.report.looks import BAND, GROUND, LOOKS
 from detol.dashboards.report.picture import Axis, Band, Bars, Dots, Line, Picture
+from detol.errors import UsageError
 
 INK, DIM, LINE = (GROUND[name][0] for name in ("ink", "dim", "line"))
 WIDTH, HEIGHT, RESOLUTION = 7.2, 4.4, 160
@@ -17,10 +18,17 @@ _SYMBOLS = {"circle": "o", "ring": "o", "cross": "x", "square": "s", "diamond": 
 
 
 def png(picture: Picture) -> bytes:
-    """Return a picture as PNG on white ground, its title above and its note below."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    """Return a picture as PNG on white ground, its title above and its note below.
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
+    try:
+        import matplotlib as mpl
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UsageError("--png needs matplotlib: pip install matplotlib") from None
 
     rows = max((len(mark.labels) for mark in picture.marks if isinstance(mark, Bars)), default=0)
     note = textwrap.fill(picture.note, 118)

@@ -66,7 +66,7 @@ def search_view(query: Query, name: str, options: Mapping[str, str], page: int) 
     return {
         "row": row,
         "objectives": objectives,
-        "first": first,
+        "label": figures.name_of(first.metric),
         "counts": counts,
         "charts": figures.figures(name, found, objectives, options.get("against", "")),
         "curves": figures.curves_chart(name, found, first, drawn, running, best),

@@ -117,6 +117,15 @@ def test_a_missing_library_says_what_to_install(
     assert not list(tmp_path.iterdir())
 
 
+def test_pictures_without_their_library_leave_no_report_either(
+    fails, db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    said = fails("first", "--to", tmp_path / "r.html", "--png", tmp_path / "pictures", "--db", db)
+    assert "--png needs matplotlib: pip install matplotlib" in said
+    assert not list(tmp_path.iterdir())
+
+
 def test_attach_without_mlflow_says_what_to_give(fails, db: Path, tmp_path: Path) -> None:
     said = fails("first", "--to", tmp_path / "r.html", "--db", db, "--attach")
     assert "ran with tracking off: give --tracking URI" in said
