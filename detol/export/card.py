@@ -148,10 +148,21 @@ def _recipe(found: Mapping[str, Any]) -> Iterator[str]:
     if not recipe:
         yield f"{trained}; the recipe is not known."
         return
-    unused = {"digest"} | ({"momentum", "nesterov"} if recipe["optimiser"] == "adamw" else set())
-    shown = {name: value for name, value in recipe.items() if name not in unused and value != ""}
-    parts = [f"{name.replace('_', ' ')} {value}" for name, value in shown.items()]
+    parts = [f"{name.replace('_', ' ')} {value}" for name, value in _used(recipe).items()]
     yield f"{trained}. {', '.join(parts)}. `{recipe['digest']}`"
+
+
+def _used(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a recipe that this training went by."""
+    idle: dict[str, Any] = {"communication": "plain", "accumulate": 1, "base_batch": 0, "augment": ""}
+    of = {
+        "digest": False,
+        "momentum": recipe["optimiser"] in ("sgd", "lars"),
+        "nesterov": recipe["optimiser"] == "sgd",
+        "step_factor": recipe["schedule"] in ("step", "grow_batch"),
+        "max_batch": recipe["schedule"] == "grow_batch",
+    }
+    return {name: value for name, value in recipe.items() if of.get(name, True) and value != idle.get(name, "")}
 
 
 def _search(found: Mapping[str, Any]) -> Iterator[str]:

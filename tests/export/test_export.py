@@ -151,6 +151,26 @@ def test_the_files_the_certificate_and_the_card(tmp_path: Path, dataset, trial, 
         assert file.metadata()["digest"] == one.digest
 
 
+@pytest.mark.parametrize(
+    ("settings", "shown", "hidden"),
+    [
+        ({}, ("momentum 0.9", "nesterov True"), ("step factor", "max batch", "base batch", "communication")),
+        ({"optimiser": "lars"}, ("momentum 0.9",), ("nesterov",)),
+        ({"optimiser": "adamw", "communication": "fp16"}, ("communication fp16",), ("momentum", "nesterov")),
+        ({"schedule": "step", "accumulate": 2}, ("step factor 5.0", "accumulate 2"), ("max batch",)),
+        ({"schedule": "grow_batch", "base_batch": 64}, ("max batch 0", "base batch 64"), ("accumulate",)),
+    ],
+)
+def test_the_card_tells_the_settings_that_were_gone_by(
+    tmp_path: Path, dataset, trial, weights, settings, shown, hidden
+) -> None:
+    data = dataset("features")
+    export(trial(MLP), data, weights(MLP, data), tmp_path / "out", ("python",), recipe=Recipe(**settings))
+    (line,) = [one for one in (tmp_path / "out" / "README.md").read_text().splitlines() if "optimiser" in one]
+    assert all(text in line for text in shown)
+    assert not any(text in line for text in hidden)
+
+
 def test_the_test_split_is_scored_from_the_files(tmp_path: Path, dataset, trial, weights) -> None:
     data = dataset("features")
     data = replace(
