@@ -38,6 +38,7 @@ class LazyFrame:
         self._held = {seen: held for held, seen in names.items()}
         self._rows = np.arange(skipped, self._bounds[-1]) if rows is None else rows
         self._types: dict[str, Any] = {}
+        self._latest: dict[str, Any] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -81,8 +82,12 @@ class LazyFrame:
         import pandas as pd
 
         held = self._held[name]
-        with self._whole():
-            series = _moments(pd.read_parquet(self._path, columns=[held])[held].reset_index(drop=True))
+        series = self._latest.get(held)
+        if series is None:  # the splits of a table ask for a column one after the other
+            with self._whole():
+                series = _moments(pd.read_parquet(self._path, columns=[held])[held].reset_index(drop=True))
+            self._latest.clear()
+            self._latest[held] = series
         self._types[name] = series.dtype  # before rows are chosen: of all of the file
         series = series.iloc[self._rows].rename(name)
         series.index = series.index - self._skipped
@@ -134,7 +139,7 @@ class LazyFrame:
 
     def _like(self, names: dict[str, str], rows: Array) -> "LazyFrame":
         made = LazyFrame(self._path, names, rows, self._skipped)
-        made._types = self._types
+        made._types, made._latest = self._types, self._latest
         return made
 
 
