@@ -5,6 +5,7 @@ from typing import Any
 
 from detol.dashboards.web import figures
 from detol.dashboards.web.chart import sparkline
+from detol.dashboards.web.trial_view import SIMILAR
 from detol.errors import ResultsError
 from detol.results.query import Filter, Query
 from detol.search.records import Objective, State, parse_objective
@@ -114,6 +115,7 @@ def database_view(query: Query, data: str, metric: str) -> dict[str, Any]:
         "sets": sets,
         "spaces": query.spaces(),
         "top": top,
+        "similar": query.similar(top[0].trial, SIMILAR) if top else [],
         "chosen": chosen,
         "metric": metric,
         "metrics": ("score", "params", "multiply_adds", "activation_bytes", "depth", "seconds"),

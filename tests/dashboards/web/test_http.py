@@ -119,6 +119,7 @@ def test_a_search_or_a_digest_leads_to_its_best_trial(ask, database):
 
 
 def test_a_trial_shows_the_nearest_of_those_that_are_embedded(ask, database):
+    assert "Similar to" not in ask("/database")[2]
     _, before, text = ask("/trial?ref=first/11")
     assert 'id="similar"' not in text
     (nearest,) = similar(database, "first/11", embedder("features"), limit=1)[:1]
@@ -127,6 +128,13 @@ def test_a_trial_shows_the_nearest_of_those_that_are_embedded(ask, database):
     shown = text[text.index('id="similar"') :]
     assert f"{url('/compare', a='first/11', b=nearest.trial)}".replace("&", "&amp;") in shown
     assert json.loads(ask("/api/similar?ref=first/11&limit=1")[2]) == plain(Query(database).similar("first/11", 1))
+    _, _, text = ask("/database")
+    best = Query(database).top(data="digits", limit=1)[0].trial
+    shown = text[text.index('id="nearest"') :]
+    rows = Query(database).similar(best, 8)
+    assert len(rows) == 8
+    for row in rows:
+        assert url("/compare", a=best, b=row.trial).replace("&", "&amp;") in shown
 
 
 def test_the_api_gives_what_the_queries_give(ask, database):
