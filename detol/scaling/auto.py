@@ -5,13 +5,13 @@ them. A trial gets more workers when some would idle, or when it alone would hol
 a few workers are free, it may wait for more of them: their idle time counts.
 
 The choice is a rollout (Bertsekas, Tsitsiklis and Wu 1997, Rollout algorithms for combinatorial optimization): for each
-width of this trial the rest of the search is played to its end twice, all others on one worker each, and all others on
-all workers one after the other; the sooner end counts. So, as far as times are foretold, no search is slower than with
-either fixed width. What is to come is not known: it is played as the prior says, and again as if nothing large came any
-more. The width is taken that is least behind the best one in the worse of the two, of about equal ones the smallest.
+width of this trial the rest of the search is played to its end by some simple rules, and the soonest end counts
+(:mod:`detol.scaling.playing`). Two of the rules are the fixed widths: so, as far as times are foretold, no search is
+slower than with the better of them. What is to come is not known: it is played as the prior says, and again as if
+nothing large came any more. The width is taken that is least behind the best one in the worse of the two, of about
+equal ones the smallest.
 """
 
-import heapq
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from detol.scaling.forecast import Forecast
+from detol.scaling.playing import APART, EVEN, SHARED, TOGETHER, Times, played
 from detol.search.records import Candidate, State, Trial
 from detol.search.widths import Leg, Situation, Width
 
@@ -36,9 +37,6 @@ ALL = 16
 
 PLAYED = 256
 """Trials to come that are played one by one; of more, as many stand for all."""
-
-Times = tuple[float, float]
-"""Seconds of a trial on one worker, and on all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +91,7 @@ class Auto:
             return Width(1, "side by side: this machine is not calibrated and no trial has ended yet", foretold)
         correction = forecast.correction(situation.ended)
         usual = self._usual(leg, situation, correction)
-        left = situation.left * statistics.median_low(one for one, _ in usual) if situation.left else 0.0
+        left = situation.left * statistics.median_low(times[0] for times in usual) if situation.left else 0.0
         if 2 * forecast.seconds(leg, 1, correction) <= left / workers:  # whoever comes next keeps everybody busy
             return Width(1, _busy(situation), foretold)
         choices = self._choices(leg, situation, correction, usual)
@@ -118,14 +116,15 @@ class Auto:
         futures = [[*rest, *(usual[place * len(usual) // coming] for place in range(coming))]]
         if coming:
             futures.append([*rest, *[statistics.median_low(usual)] * coming])
-        found = []
-        for width in _widths(min(workers, forecast.most)):
+        found, widths, whole = [], self._widths(workers), leg.until == leg.trial.epochs
+        for width in widths:
             start, seconds = ready[width - 1], forecast.seconds(leg, width, correction)
-            then = [*ready[width:], *[start + seconds] * width]
-            apart = [_apart(then, future) for future in futures]
-            together = [max(then) + math.fsum(all_ for _, all_ in future) for future in futures]
-            over = tuple(map(min, apart, together))
-            gang = width > 1 and all(after < beside for after, beside in zip(together, apart, strict=True))
+            then = sorted([*ready[width:], *[start + seconds] * width])
+            ends = [played(then, future, widths, workers - width, whole=whole) for future in futures]
+            over = tuple(min(each.values()) for each in ends)
+            gang = width > 1 and all(
+                each[TOGETHER] < min(each[rule] for rule in (APART, SHARED, EVEN)) for each in ends
+            )
             found.append(_Choice(width, start, start + seconds, over, gang))
         return found
 
@@ -133,8 +132,14 @@ class Auto:
         return max(0.0, self._forecast.seconds(other, other.trial.width, correction) - other.seconds)
 
     def _times(self, leg: Leg, workers: int, correction: float) -> Times:
-        wide = min(workers, self._forecast.most)
-        return self._forecast.seconds(leg, 1, correction), self._forecast.seconds(leg, wide, correction)
+        return tuple(self._forecast.seconds(leg, width, correction) for width in self._widths(workers))
+
+    def _widths(self, workers: int) -> Sequence[int]:
+        """Return the widths that are looked at, by ascending size: from one to all, or as many as a trial may have."""
+        most = min(workers, self._forecast.most)
+        if most <= ALL:
+            return range(1, most + 1)
+        return [*(2**power for power in range(most.bit_length()) if 2**power < most), most]
 
     def _usual(self, leg: Leg, situation: Situation, correction: float) -> Sequence[Times]:
         """Return the seconds of trials such as those to come: as the prior, or as those that are known.
@@ -156,23 +161,6 @@ class Auto:
 def _new(trial: Trial) -> Trial:
     """Return a trial as it was before its first epoch, so that nothing measured of it counts."""
     return Trial(trial.number, trial.candidate, State.RUNNING, trial.epochs)
-
-
-def _apart(ready: Sequence[float], rest: Sequence[Times]) -> float:
-    """Return when the last of some trials ends that start in order, each on the worker that is free first."""
-    heap, last = list(ready), max(ready)
-    heapq.heapify(heap)
-    for one, _ in rest:
-        end = heap[0] + one
-        heapq.heapreplace(heap, end)
-        last = max(last, end)
-    return last
-
-
-def _widths(most: int) -> Sequence[int]:
-    if most <= ALL:
-        return range(1, most + 1)
-    return [*(2**power for power in range(most.bit_length()) if 2**power < most), most]
 
 
 def _busy(situation: Situation) -> str:
