@@ -5,6 +5,7 @@ serves all.
 """
 
 import contextlib
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -57,7 +58,8 @@ class Block:
     """A module that is a chain of known layers.
 
     Attributes:
-        specs: its layers, one after the other.
+        first: the activation that it begins with, which blocks that read the same tensor have in common; or empty.
+        specs: its further layers, one after the other.
         tensors: parameters and buffers in the order of the layers.
         weights: those of them that are multiplied.
         counters: the counters of batches of its norms.
@@ -80,6 +82,7 @@ class Block:
                 multiplied = [layer.weight] if layer.bias is None else [layer.weight, layer.bias]
                 self.tensors += multiplied
                 self.weights += multiplied
+        self.first = str(specs.pop(0)[0]) if type(layers[0]) in _ACTIVATIONS else ""
         self.specs = tuple(specs)
 
     def key(self, x: Tensor, dtype: torch.dtype) -> Key:
@@ -98,6 +101,27 @@ def _spec(layer: nn.Module) -> Spec:
         return (_CONVOLUTIONS[type(layer)], layer.bias is not None, *numbers)
     assert isinstance(layer, _NORMS)
     return ("norm", layer.momentum, layer.eps)
+
+
+class Shared:
+    """Activations that are computed once for all blocks that read the same tensor, in one forward pass."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[int, str], tuple[weakref.ref[Tensor], Tensor]] = {}
+
+    def __call__(self, name: str, x: Tensor) -> Tensor:
+        """Return an activation of a tensor; no name: the tensor."""
+        if not name:
+            return x
+        reference, made = self._made.get((id(x), name), (None, x))
+        if reference is None or reference() is not x:  # another tensor may have come to the place of one that is gone
+            made = _SIMPLE[name](x)
+            self._made[id(x), name] = (weakref.ref(x), made)
+        return made
+
+    def clear(self) -> None:
+        """Forget them: the pass is over."""
+        self._made.clear()
 
 
 def function(specs: tuple[Spec, ...], dtype: torch.dtype) -> Function:

@@ -16,7 +16,7 @@ from detol.workers.group import plain
 from detol.workers.outcome import exhausted, one_line
 from detol.workers.step import element
 from detol.workers.stepping.base import Learner
-from detol.workers.stepping.blocks import Block, Key, blocks_of, function, replaced
+from detol.workers.stepping.blocks import Block, Key, Shared, blocks_of, function, replaced
 from detol.workers.stepping.compiled import Compiler
 from detol.workers.stepping.eager import Eager, backward, cuts
 from detol.workers.stepping.epoch import Batch, Epoch
@@ -77,6 +77,7 @@ class Graph:
         self._shadow = Shadow((weight for block in self._blocks.values() for weight in block.weights), self._dtype)
         self._counters = [counter for block in self._blocks.values() for counter in block.counters]
         self._keys: dict[Key, int] = {}
+        self._shared = Shared()
         self._copies: Mapping[Tensor, Tensor] = {}
         self._rate = torch.zeros((), device=learner.data.device)
         self._recorded: dict[int, Recorded] = {}
@@ -156,12 +157,14 @@ class Graph:
             parts = cuts(count, self._parts)
             recorded.loss.copy_(backward(learner, recorded.samples, recorded.draws, 1 / count, parts))
         self._copies = {}
+        self._shared.clear()
         if self._counters:
             torch._foreach_add_(self._counters, parts)
         learner.update(self._rate)
 
     def _forward(self, block: Block, x: Tensor) -> Tensor:
         """Compute a block, by its compiled function where there is one."""
+        x = self._shared(block.first, x)
         key = block.key(x, self._dtype)
         self._keys.setdefault(key, len(self._keys))
         made = self._compiler.made.get(key) if self._compiler else None

@@ -28,6 +28,8 @@ class CudaRecorder:
     """Records CUDA graphs; those of one recorder share their memory, so only one of them may run at a time."""
 
     def __init__(self, device: torch.device) -> None:
+        # Shapes stay the same for a whole training, and come again in others: libraries may try their kernels.
+        torch.backends.cudnn.benchmark = True
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._pool: Any = None
 

@@ -10,7 +10,7 @@ from detol.graph.topology import chain
 from detol.search.recipe import Recipe
 from detol.workers.data.dataset import Split
 from detol.workers.stepping import Eager, facts
-from detol.workers.stepping.blocks import blocks_of
+from detol.workers.stepping.blocks import Shared, blocks_of
 from detol.workers.stepping.compiled import SHARE, Compiler
 from detol.workers.stepping.graph import Graph
 from detol.workers.stepping.recorder import Rerun
@@ -164,12 +164,28 @@ def test_blocks_are_chains_of_known_layers(few):
     assert [[spec[0] for spec in block.specs] for block in blocks_of(model).values()] == [
         ["conv2d", "norm", "relu"],
         ["conv2d", "norm", "relu", "conv2d", "norm", "relu", "conv2d", "norm"],  # mbconv
-        ["relu", "conv2d", "norm"],
+        ["conv2d", "norm"],  # what comes before it is no part of it: others may read it as well
         ["conv2d", "conv2d", "relu"],
         ["linear"],  # dropout belongs to no block, so the chain around it is taken apart
         ["norm"],
         ["linear"],
     ]
+
+
+def test_an_activation_is_computed_once_for_all_that_read_the_same_tensor():
+    shared = Shared()
+    x = torch.randn(3, requires_grad=True)
+    first = shared("relu", x)
+    assert torch.equal(first, x.relu())
+    assert shared("relu", x) is first
+    assert shared("tanh", x) is not first
+    assert shared("", x) is x
+    for _ in range(5):  # tensors that come and go at the same place in memory
+        other = torch.randn(3)
+        assert torch.equal(shared("relu", other), other.relu())
+        del other
+    shared.clear()
+    assert shared("relu", x) is not first
 
 
 class Clock:
