@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
 def joined(dataset: "Dataset") -> "Dataset":
     """Return the data set with its validation rows among the training rows, standardised as before."""
+    from detol.workers.data.chained import chained
     from detol.workers.data.dataset import Split
 
     parts = (dataset.train, dataset.validation)
-    x = np.concatenate([part.x for part in parts])
+    packed = any(getattr(part.x, "reference", None) for part in parts)  # such may be larger than memory
+    x = chained([part.x for part in parts]) if packed else np.concatenate([part.x for part in parts])
     y = np.concatenate([part.y for part in parts])
     return replace(dataset, train=Split(x, y))
 

@@ -14,6 +14,7 @@ from PIL import Image
 
 from detol.errors import DataError
 from detol.graph.topology import Topology
+from detol.retrain import joined
 from detol.search.recipe import Recipe
 from detol.search_spaces import tiny
 from detol.workers.data import read
@@ -21,6 +22,7 @@ from detol.workers.data.dataset import Dataset
 from detol.workers.data.feed import Feed
 from detol.workers.data.packed.make import pack
 from detol.workers.evaluate import evaluate
+from detol.workers.group import Group
 from detol.workers.stepping.epoch import Epoch
 from detol.workers.tensors import load
 from detol.workers.train import Training
@@ -125,9 +127,11 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return at
 
 
-def curve(data: Dataset, *, resident: bool | None, device: str = "cpu") -> tuple[list[Any], dict[str, float]]:
+def curve(
+    data: Dataset, *, resident: bool | None, device: str = "cpu", accumulate: int = 1
+) -> tuple[list[Any], dict[str, float]]:
     topology: Topology = tiny.SPACE.decode(tiny.SPACE.sample(np.random.default_rng(0)))
-    recipe = Recipe(batch_size=32, augment="flip,crop")
+    recipe = Recipe(batch_size=32, augment="flip,crop", accumulate=accumulate)
     tensors = load(data, device, resident=resident)
     training = Training(topology, tensors, recipe, epochs=2, seed=3, device=device)
     reports = [report.metrics for report in training.reports()]
@@ -140,6 +144,48 @@ def test_training_from_a_feed_is_training_from_memory(pictures: Path) -> None:
     assert curve(read(pictures / "plain.pack"), resident=False) == known
     assert curve(read(pictures / "encoded.pack"), resident=True) == known
     assert curve(read(pictures / "encoded.pack"), resident=False) == known
+
+
+def test_batches_in_parts_come_from_a_feed_too(pictures: Path) -> None:
+    known = curve(read(pictures / "images"), resident=True, accumulate=3)
+    assert curve(read(pictures / "plain.pack"), resident=False, accumulate=3) == known
+    assert known != curve(read(pictures / "images"), resident=True)
+
+
+def test_training_and_validation_samples_together_stay_in_the_file(pictures: Path) -> None:
+    known = joined(read(pictures / "images"))
+    for name in ("plain.pack", "encoded.pack"):
+        found = joined(read(pictures / name))
+        assert not isinstance(found.train.x, np.ndarray)
+        assert (found.train.x.shape, found.train.x.ndim) == (known.train.x.shape, 4)
+        np.testing.assert_array_equal(found.train.x, known.train.x)
+        np.testing.assert_array_equal(found.train.y, known.train.y)
+        rows = np.random.default_rng(0).permutation(len(known.train))[:40]
+        for key in (rows, slice(90, 110), 100, rows[:0]):
+            np.testing.assert_array_equal(found.train.x[key], known.train.x[key])
+        for resident in (True, False):
+            assert curve(found, resident=resident) == curve(known, resident=True)
+
+
+class Rank(Group):
+    """One of some ranks, that only knows its shard."""
+
+    def __init__(self, rank: int, width: int) -> None:
+        self.rank, self.width = rank, width
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_what_a_rank_announces_is_what_it_takes(width: int) -> None:
+    epoch = Epoch(1, torch.randperm(97), None, (0.1,) * 7)
+    taken = []
+    for rank in range(width):
+        group = Rank(rank, width)
+        units = epoch.shards(group)
+        assert len(units) == 7
+        for batch, unit in zip(epoch.batches(), units, strict=True):
+            assert torch.equal(batch.samples[group.shard(len(batch))], epoch.order[unit])
+        taken += [epoch.order[unit] for unit in units]
+    assert torch.equal(torch.cat(taken).sort().values, torch.arange(97))
 
 
 def test_which_samples_stay_on_the_host(pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
