@@ -28,6 +28,7 @@ from common import arguments, conclude, spread
 from detol import defaults
 from detol.graph.ops import op
 from detol.graph.topology import Topology, chain
+from detol.search.exchange import parse
 
 HERE = Path(__file__).resolve().parent
 SHARED = Path(os.environ.get("DETOL_SHARED", HERE.parents[1] / "shared")) / "data"
@@ -157,6 +158,7 @@ def options() -> argparse.Namespace:
     """Return what the command line says."""
     parser = arguments(__doc__ or "")
     parser.add_argument("--set", action="append", choices=list(SETS), help="only this set; may be repeated")
+    parser.add_argument("--way", action="append", help="only plain and this way; may be repeated")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, help="instead of each set's own number")
     parser.add_argument("--folder", type=Path, help="where trainings are kept (default: a temporary folder)")
@@ -168,6 +170,8 @@ def main() -> None:
     given = options()
     names = given.set or (["digits"] if given.quick else list(SETS))
     ways, seeds = (QUICK, 1) if given.quick else (WAYS, given.seeds)
+    if given.way:
+        ways = tuple(dict.fromkeys(("plain", *(str(parse(way)) for way in given.way))))
     figures: dict[str, Any] = {"quick": given.quick, "ranks": 2, "backend": "gloo", "seeds": seeds, "left_out": []}
     with tempfile.TemporaryDirectory() as scratch:
         folder = given.folder or Path(scratch)
