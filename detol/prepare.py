@@ -137,7 +137,7 @@ def prepare(
         references=settings.references and not wire.own_start(strategy or settings.strategy),
         inherit=settings.inherit,
         reuse=settings.reuse,
-        assess=assessor(dataset, settings.max_params, part, memory),
+        assess=assessor(dataset, settings.max_params, part, memory, recomputed=devices.uses_gpu(settings.device)),
     )
     chosen = wire.strategy(
         strategy or settings.strategy,
@@ -239,7 +239,9 @@ def limits(settings: Settings) -> Limits:
     )
 
 
-def assessor(dataset: "Dataset", max_params: float, batch: int, memory: float) -> Callable[[Candidate], Assessment]:
+def assessor(
+    dataset: "Dataset", max_params: float, batch: int, memory: float, *, recomputed: bool = False
+) -> Callable[[Candidate], Assessment]:
     """Return what says of a candidate what it costs, and whether it may be trained.
 
     Args:
@@ -247,13 +249,14 @@ def assessor(dataset: "Dataset", max_params: float, batch: int, memory: float) -
         max_params: largest number of parameters; 0: no bound.
         batch: samples of one step of one rank.
         memory: bytes that one worker has.
+        recomputed: whether workers compute activations again where they do not fit.
     """
     shape, outputs = tuple(dataset.shape), dataset.outputs
 
     def assess(candidate: Candidate) -> Assessment:
         try:
             costs = cost.cost(candidate.topology, shape, outputs)
-            needed = cost.memory(candidate.topology, shape, outputs, batch)
+            needed = cost.memory(candidate.topology, shape, outputs, batch, recomputed=recomputed)
         except TopologyError as error:
             return Assessment({}, str(error))
         known = {name: float(getattr(costs, name)) for name in defaults.COSTS}

@@ -30,6 +30,11 @@ def check(device: str) -> None:
         raise UsageError("--device cuda needs an NVIDIA GPU, and none is here: leave it out, or use --device cpu")
 
 
+def uses_gpu(device: str) -> bool:
+    """Return whether workers on a device (``auto``, ``cpu`` or ``cuda``) train on GPUs of this machine."""
+    return device != "cpu" and gpus() > 0
+
+
 def memory(workers: int, device: str) -> float:
     """Return bytes of memory that each of some workers has: of its share of a GPU, or of the machine.
 

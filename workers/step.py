@@ -2,7 +2,7 @@
 
 import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
@@ -62,13 +62,18 @@ def seeded(device: torch.device, *numbers: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def memory_faults() -> Iterator[None]:
-    """Raise :class:`OutOfMemory` for whatever torch, Python or the C++ library raise when memory runs out."""
+def memory_faults(advice: Callable[[], str] = str) -> Iterator[None]:
+    """Raise :class:`OutOfMemory` for whatever torch, Python or the C++ library raise when memory runs out.
+
+    Args:
+        advice: says what to do, where that is known.
+    """
     try:
         yield
     except OutOfMemory:
         raise
     except (MemoryError, RuntimeError, OSError) as error:
         if exhausted(error):
-            raise OutOfMemory(one_line(f"{type(error).__name__}: {error}")) from error
+            remedy = advice()
+            raise OutOfMemory(one_line(f"{remedy + ': ' if remedy else ''}{type(error).__name__}: {error}")) from error
         raise

@@ -17,6 +17,7 @@ from detol.graph.build import build
 from detol.graph.topology import Topology
 from detol.search.recipe import Recipe
 from detol.search.records import Job, Report
+from detol.search.stages import largest_part
 from detol.workers.augment import Augmenter
 from detol.workers.checkpoint import facts, pack
 from detol.workers.communication import communicate, gather, memory_of
@@ -32,6 +33,8 @@ from detol.workers.state import Stamp, read, save
 from detol.workers.step import Criterion, memory_faults, mix, seeded
 from detol.workers.stepping import Epoch, Learner, LossScale, Pace, Position, Schedule, choose
 from detol.workers.stepping import facts as step_facts
+from detol.workers.stepping.memory import Footprint
+from detol.workers.stepping.recompute import recompute
 from detol.workers.tensors import Tensors, load
 
 if TYPE_CHECKING:
@@ -105,7 +108,12 @@ class Training:
             model = model.to(self._device, memory_format=self._data.layout)  # type: ignore[call-overload]
             if started:
                 settle(model, started, self._data)
-            self._schedule = Schedule.of(len(self._data.train), recipe, self._group.width, epochs)
+            rows = len(self._data.train)
+            part = largest_part(recipe, epochs, rows, self._group.width)
+            self._footprint = Footprint(topology, self._data, recipe, part)
+            if self._footprint.why:
+                recompute(model)
+            self._schedule = Schedule.of(rows, recipe, self._group.width, epochs)
             self._communication = communicate(model, recipe, self._group.width)
             self._called = self._wrapped(model)
             self.model = plain(self._called)
@@ -164,7 +172,7 @@ class Training:
         """Train an epoch, or what is left of it, and validate; ``None`` after a stop."""
         if self.position.epoch != epoch:
             self.position, self._turned = Position(epoch), self._clock()
-        with memory_faults(), self._group.guarded():
+        with memory_faults(self._footprint.advice), self._group.guarded():
             with seeded(self._device, self._seed, epoch, self._group.rank, *self._survival.seeds):
                 train_loss = self._train(epoch)
             if train_loss is None:
@@ -254,6 +262,7 @@ class Training:
             self._criterion,
             self._optimiser,
             self._scale,
+            self._footprint.why,
         )
 
     def _go_on(self, checkpoint: bytes) -> None:
@@ -307,6 +316,7 @@ class Training:
             # Looking at a loss waits for the device: on an accelerator once an epoch is enough.
             finite = self._device.type != "cpu" or math.isfinite(loss.item())
         self._communication.settle()
+        self._footprint.note()
         mean = self._survival.mean(self.position, rows)
         # The epoch is whole, so a stop takes effect at the next boundary, after its report.
         self._ends(math.isfinite(mean), epoch)

@@ -124,17 +124,37 @@ def layers(topology: Topology, shape: Sequence[int], outputs: int) -> Sequence[L
     return (*_layers(found), *head(found.output, outputs))
 
 
-def memory(topology: Topology, shape: Sequence[int], outputs: int, batch_size: int, *, slots: int = 2) -> int:
+def memory(
+    topology: Topology,
+    shape: Sequence[int],
+    outputs: int,
+    batch_size: int,
+    *,
+    slots: int = 2,
+    recomputed: bool = False,
+) -> int:
     """Return an estimate of the bytes that training takes, in float32, without the library's own.
 
     Weights, gradients and ``slots`` values of optimiser state for each parameter (AdamW 2, SGD with momentum 1), each
-    sample's activations, and the gradients of the largest of them. Errors as :func:`cost`.
+    sample's activations, and the gradients of the largest of them. With ``recomputed`` only what enters and leaves the
+    nodes is kept, and one node's inner activations at a time. Errors as :func:`cost`.
     """
     found = plan(topology, shape)
     layers = [*_layers(found), *head(found.output, outputs)]
     total = _total(layers, prod(found.steps[0].after), 0)
     largest = max(layer.values for layer in layers)
-    return total.params * FLOAT * (2 + slots) + batch_size * (total.activation_bytes + 2 * FLOAT * largest)
+    kept = _kept(found) if recomputed else total.activation_bytes
+    return total.params * FLOAT * (2 + slots) + batch_size * (min(kept, total.activation_bytes) + 2 * FLOAT * largest)
+
+
+def _kept(found: Plan) -> int:
+    """Return the bytes of one sample's tensors that are kept when each node's inner ones are computed again."""
+    inner, between = 0, 0
+    for step in found.steps:
+        layers = _step_layers(step.work, step.terms, step.before, step.after)
+        inner = max(inner, sum(layer.values for layer in layers))
+        between += prod(step.after) + (prod(step.before) if len(step.terms) > 1 else 0)
+    return FLOAT * (between + inner + sum(prod(term.after) for term in found.projections))
 
 
 def _total(layers: Sequence[Layer], entering: int, deep: int) -> Cost:

@@ -53,6 +53,7 @@ class Learner:
         criterion: of the recipe.
         optimiser: over the parameters of the network.
         scale: of the loss, in float16; ``None`` otherwise.
+        recomputed: why activations are computed again for the gradients; empty where they are kept.
     """
 
     called: nn.Module
@@ -63,11 +64,18 @@ class Learner:
     criterion: Criterion
     optimiser: Optimiser
     scale: LossScale | None = None
+    recomputed: str = ""
 
-    def loss(self, samples: Tensor, draws: Tensor | None) -> Tensor:
-        """Return the loss summed over some samples of the training split, augmented by their draws."""
+    def loss(self, samples: Tensor, draws: Tensor | None, raw: Tensor | None = None) -> Tensor:
+        """Return the loss summed over some samples of the training split, augmented by their draws.
+
+        Args:
+            samples: (B,) int64.
+            draws: (B, 3), or ``None``.
+            raw: (B, *shape), the samples as they are stored, where they have been fetched already.
+        """
         rows = self.data.train
-        x = self.augment(rows.x.index_select(0, samples), draws)
+        x = self.augment(rows.x.index_select(0, samples) if raw is None else raw, draws)
         with precision(self.recipe, self.data.device):
             output = self.called(self.data.standardised(x))
             return self.criterion(output.float(), rows.y[samples])

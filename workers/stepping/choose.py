@@ -52,6 +52,6 @@ def _eager(learner: Learner, wanted: str) -> str:
         return f"{learner.group.width} ranks exchange gradients"
     if not isinstance(optimiser, SGD | AdamW):
         return f"optimiser {learner.recipe.optimiser} is not recorded"
-    if learner.data.train.x.device != device:
-        return "the data are not on the device"
+    if learner.recomputed:
+        return f"activations are recomputed: {learner.recomputed}"
     return ""

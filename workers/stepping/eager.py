@@ -29,9 +29,7 @@ class Eager:
 
     def begin(self, epoch: Epoch) -> None:
         """Announce what this rank will read, where its samples stay on the host."""
-        samples: object = self._learner.data.train.x
-        if isinstance(samples, Feed):
-            samples.begin(epoch.order, epoch.shards(self._learner.group))
+        announce(self._learner, epoch)
 
     def __call__(self, batch: Batch) -> Tensor:
         """Take the step (see :class:`~detol.workers.stepping.base.Step`)."""
@@ -47,7 +45,21 @@ class Eager:
         return loss
 
 
-def backward(learner: Learner, samples: Tensor, draws: Tensor | None, factor: float, parts: int = 1) -> Tensor:
+def announce(learner: Learner, epoch: Epoch) -> None:
+    """Let samples that stay on the host be read ahead, in the order of an epoch."""
+    samples: object = learner.data.train.x
+    if isinstance(samples, Feed):
+        samples.begin(epoch.order, epoch.shards(learner.group))
+
+
+def backward(
+    learner: Learner,
+    samples: Tensor,
+    draws: Tensor | None,
+    factor: float,
+    parts: int = 1,
+    raw: Tensor | None = None,
+) -> Tensor:
     """Add to the gradients those of the summed loss times a factor, part by part; return the loss, detached.
 
     Args:
@@ -56,11 +68,14 @@ def backward(learner: Learner, samples: Tensor, draws: Tensor | None, factor: fl
         draws: of these samples.
         factor: of the gradients.
         parts: into how many the samples are cut; only the last exchanges gradients with other ranks.
+        raw: the samples as they are stored, where they have been fetched already.
     """
     losses = []
     for part, last in _cut(len(samples), parts):
         with contextlib.nullcontext() if last else _unsynchronised(learner):
-            loss = learner.loss(samples[part], draws if draws is None else draws[part])
+            loss = learner.loss(
+                samples[part], draws if draws is None else draws[part], raw if raw is None else raw[part]
+            )
             learner.scaled(loss * factor).backward()  # type: ignore[no-untyped-call]
         losses.append(loss.detach())
     return sum(losses[1:], start=losses[0])

@@ -18,7 +18,7 @@ from detol.workers.step import element
 from detol.workers.stepping.base import Learner
 from detol.workers.stepping.blocks import Block, Key, Shared, blocks_of, function, replaced
 from detol.workers.stepping.compiled import Compiler
-from detol.workers.stepping.eager import Eager, backward, cuts
+from detol.workers.stepping.eager import Eager, announce, backward, cuts
 from detol.workers.stepping.epoch import Batch, Epoch
 from detol.workers.stepping.recorder import Recorder, Work
 from detol.workers.stepping.shadow import Shadow
@@ -32,12 +32,15 @@ class Recorded:
 
     samples: Tensor
     draws: Tensor | None
+    raw: Tensor | None
     loss: Tensor
     replay: Work
 
-    def take(self, batch: Batch) -> None:
-        """Copy a batch to where the step reads it."""
+    def take(self, batch: Batch, rows: Tensor) -> None:
+        """Copy a batch of the training samples to where the step reads it."""
         self.samples.copy_(batch.samples)
+        if self.raw is not None:
+            self.raw.copy_(rows.index_select(0, batch.samples))
         if self.draws is not None and batch.draws is not None:
             self.draws.copy_(batch.draws)
 
@@ -101,7 +104,8 @@ class Graph:
         return sum(key in made for key in self._keys), len(self._keys)
 
     def begin(self, epoch: Epoch) -> None:
-        """Nothing to get ready: what is missing is recorded when it is needed."""
+        """Announce what will be read; what is not recorded yet is when it is needed."""
+        announce(self._learner, epoch)
 
     def __call__(self, batch: Batch) -> Tensor:
         """Take the step (see :class:`~detol.workers.stepping.base.Step`)."""
@@ -110,7 +114,7 @@ class Graph:
         if self._eager is not None:
             return self._eager(batch)
         recorded = self._recorded[len(batch)]
-        recorded.take(batch)
+        recorded.take(batch, self._learner.data.train.x)
         self._rate.fill_(batch.rate)
         recorded.replay()
         return recorded.loss
@@ -133,7 +137,10 @@ class Graph:
     def _record(self, batch: Batch, kept: "_Kept") -> Recorded:
         draws = None if batch.draws is None else batch.draws.clone()
         loss = torch.zeros((), device=self._learner.data.device)
-        recorded = Recorded(batch.samples.clone(), draws, loss, lambda: None)
+        # Samples that are fed from the host are fetched before the recorded step, not in it.
+        x = self._learner.data.train.x
+        raw = None if isinstance(x, Tensor) else x.index_select(0, batch.samples).clone()
+        recorded = Recorded(batch.samples.clone(), draws, raw, loss, lambda: None)
         self._rate.fill_(batch.rate)
         for group in self._learner.optimiser.inner.param_groups:
             if "capturable" in group:
@@ -155,7 +162,8 @@ class Graph:
         with replaced({module: partial(self._forward, block) for module, block in self._blocks.items()}):
             count = len(recorded.samples)
             parts = cuts(count, self._parts)
-            recorded.loss.copy_(backward(learner, recorded.samples, recorded.draws, 1 / count, parts))
+            loss = backward(learner, recorded.samples, recorded.draws, 1 / count, parts, recorded.raw)
+            recorded.loss.copy_(loss)
         self._copies = {}
         self._shared.clear()
         if self._counters:

@@ -1,0 +1,100 @@
+"""Whether a training fits the memory of its device, by an estimate that measured steps correct."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from detol.graph import cost
+from detol.graph.topology import Topology
+from detol.search.recipe import Recipe
+from detol.workers.tensors import Tensors
+
+SHARE = 0.85
+"""Of the free memory that a training may take: workspaces of libraries and gaps need the rest."""
+GIB = 2**30
+
+_ratios: dict[str, float] = {}
+"""Measured over estimated bytes, by precision; of this worker."""
+
+
+def estimate(
+    topology: Topology, shape: Sequence[int], outputs: int, recipe: Recipe, count: int, *, recomputed: bool = False
+) -> float:
+    """Return the bytes that training takes with ``count`` samples at once.
+
+    Until a step was measured in this precision, activations are taken for float32, which is the most they can be.
+    """
+    slots = 2 if recipe.optimiser in ("adamw", "lamb") else 1
+    needed = cost.memory(topology, shape, outputs, count, slots=slots, recomputed=recomputed)
+    return needed * _ratios.get(recipe.precision, 1.0)
+
+
+def note(recipe: Recipe, estimated: float, measured: float) -> None:
+    """Correct later estimates by a step that was measured; the worst seen in a precision counts.
+
+    Args:
+        recipe: of the step.
+        estimated: bytes, by :func:`estimate`.
+        measured: bytes at the peak.
+    """
+    ratio = measured / estimated * _ratios.get(recipe.precision, 1.0)
+    _ratios[recipe.precision] = max(ratio, _ratios.get(recipe.precision, 0.0))
+
+
+def forget() -> None:
+    """Drop what was measured."""
+    _ratios.clear()
+
+
+def room(device: torch.device) -> float:
+    """Return the bytes that a training may take on a device; on a CPU nobody knows, since memory is shared."""
+    if device.type != "cuda":
+        return math.inf
+    return SHARE * torch.cuda.mem_get_info(device)[0]
+
+
+class Footprint:
+    """The memory of one training.
+
+    Args:
+        topology: of the network.
+        data: that it is trained on.
+        recipe: how.
+        count: samples that this rank goes through at once.
+
+    Attributes:
+        why: why its activations must be recomputed; empty where they fit.
+    """
+
+    def __init__(self, topology: Topology, data: Tensors, recipe: Recipe, count: int) -> None:
+        self._topology, self._data, self._recipe, self._count = topology, data, recipe, count
+        self._real = data.device.type == "cuda"
+        self._room = room(data.device)
+        self._estimate = self._needed(count) if math.isfinite(self._room) else 0.0
+        self._noted = False
+        fits = self._estimate <= self._room
+        sizes = f"{self._estimate / GIB:.1f} GiB are estimated, {self._room / GIB:.1f} are there"
+        self.why = "" if fits else sizes
+        if self._real:
+            self._before = torch.cuda.memory_allocated(data.device)
+            torch.cuda.reset_peak_memory_stats(data.device)
+
+    def note(self) -> None:
+        """Correct later estimates by what the steps so far took."""
+        if self._real and not self.why and not self._noted:
+            self._noted = True
+            peak = torch.cuda.max_memory_allocated(self._data.device) - self._before
+            note(self._recipe, self._estimate, float(peak))
+
+    def advice(self) -> str:
+        """Return what to do when memory has run out; empty when nobody knows."""
+        recomputed = bool(self.why)
+        for parts in range(self._recipe.accumulate + 1, self._count // 2 + 1):
+            if math.isfinite(self._room) and self._needed(-(-self._count // parts), recomputed) <= self._room:
+                return f"set recipe.accumulate={parts}, by which a step should fit"
+        return ""
+
+    def _needed(self, count: int, recomputed: bool = False) -> float:
+        data = self._data
+        return estimate(self._topology, data.shape, data.outputs, self._recipe, count, recomputed=recomputed)
