@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from detol.errors import WorkerLost
 from detol.workers.elastic import connection
-from detol.workers.elastic.connection import Connection, TCPStore, is_collective, use_loopback
+from detol.workers.elastic.connection import Connection, PrefixStore, TCPStore, is_collective, use_loopback
 from detol.workers.elastic.plan import Orders, Plan, Pulse, Rendezvous
 from detol.workers.sync_norm import synchronise_norms
 
@@ -123,6 +123,13 @@ class Group:
         """
         raise error
 
+    def interrupt(self, plan: Plan) -> None:
+        """Take a plan for a new group, and let calls that wait for the old one fail; called by another thread."""
+
+    def facts(self) -> dict[str, str | float | int]:
+        """Return what became of the group, for the record; nothing where nobody was lost."""
+        return {"ranks_lost": "; ".join(self.lost), "width_now": self.width} if self.lost else {}
+
     def close(self) -> None:
         """Leave the group; idempotent."""
 
@@ -185,7 +192,7 @@ class ProcessGroup(Group):
         if store is None:
             store = TCPStore(place.host, place.port, is_master=False, timeout=timedelta(seconds=self._patience))
         self._store = store
-        named = dist.PrefixStore(f"generation-{self.generation}", store)
+        named = PrefixStore(f"generation-{self.generation}", store)
         self._assemble(named)
         self._link = Connection(named, self.rank, self.width, backend=self._backend, patience=self._patience)
 

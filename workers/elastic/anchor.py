@@ -71,9 +71,13 @@ class Anchor:
     ) -> None:
         device = next((tensor.device for tensor in model.parameters()), torch.device("cpu"))
         behind = device.type == "cuda"
-        self._model, self._optimiser, self._communication = model, optimiser, communication
+        self._optimiser, self._communication = optimiser, communication
         self._whole = behind or communication.remembers if whole is None else whole
         self._mark = mark or (_recorded if behind else _Now)
+        # Found once: walking through the modules of a large network takes longer than to copy a small one.
+        self._fixed = {f"buffer.{name}": tensor for name, tensor in model.named_buffers()}
+        if self._whole:
+            self._fixed |= {f"parameter.{name}": tensor for name, tensor in model.named_parameters()}
         self._kept: deque[_Kept] = deque(maxlen=2 if behind or mark else 1)
         self._after: Mark | None = None
         self._good: tuple[bool, ...] | None = None
@@ -134,11 +138,9 @@ class Anchor:
         self._good = self._after = None
 
     def _state(self) -> dict[str, Tensor]:
-        state = {f"buffer.{name}": tensor for name, tensor in self._model.named_buffers()}
-        if self._whole:
-            state |= {f"parameter.{name}": tensor for name, tensor in self._model.named_parameters()}
-            state |= {f"optimiser.{name}": tensor for name, tensor in self._optimiser.tensors().items()}
-        return state
+        if not self._whole:
+            return self._fixed
+        return {**self._fixed, **{f"optimiser.{name}": tensor for name, tensor in self._optimiser.tensors().items()}}
 
     @torch.no_grad()
     def _put_back(self, held: _Kept) -> None:
@@ -158,13 +160,13 @@ class Anchor:
 @torch.no_grad()
 def _copied(state: dict[str, Tensor], spare: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return copies, in the tensors of ``spare`` where there are any."""
-    for name, tensor in state.items():
-        if name in spare:
-            spare[name].copy_(tensor)
+    known = [name for name in state if name in spare]
+    if known:
+        torch._foreach_copy_([spare[name] for name in known], [state[name] for name in known])
     return {name: spare[name] if name in spare else tensor.detach().clone() for name, tensor in state.items()}
 
 
 def _recorded() -> Mark:
-    mark = torch.cuda.Event()
-    mark.record()  # type: ignore[no-untyped-call,unused-ignore]
+    mark = torch.cuda.Event()  # type: ignore[no-untyped-call,unused-ignore]
+    mark.record()
     return mark

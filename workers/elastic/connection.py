@@ -17,6 +17,7 @@ from detol.workers.elastic.plan import Rendezvous
 from detol.workers.elastic.sockets import Address, cut, listening
 
 TCPStore: Any = dist.TCPStore  # type: ignore[attr-defined]  # torch's stubs forget it
+PrefixStore: Any = dist.PrefixStore  # type: ignore[attr-defined]  # likewise
 FORMING = 20.0
 """Seconds that forming a group takes at most once all of its ranks are there."""
 _NCCL = {

@@ -73,7 +73,7 @@ class LocalRanks:
             process = context.Process(target=_child, args=(theirs, rank, width, entry, arguments), daemon=True)
             process.start()
             theirs.close()
-            self._pipes[rank], self._processes[rank] = cast("Pipe", mine), process
+            self._pipes[rank], self._processes[rank] = mine, process
         self.pids = {rank: cast("int", process.pid) for rank, process in self._processes.items()}
 
     def __iter__(self) -> Iterator[Said]:

@@ -38,6 +38,10 @@ class Roll:
         width: ranks at the beginning.
         stall: seconds of silence after which a rank is given up.
         limit: seconds without progress of any rank after which those behind are given up, or all of them.
+
+    Attributes:
+        first: the rank that speaks for all: rank 0 of the group as it is now, numbered as the trial began.
+        lost: the ranks whose processes are gone, in that order.
     """
 
     def __init__(self, width: int, *, stall: float | None = None, limit: float = STEP_LIMIT) -> None:
@@ -51,6 +55,7 @@ class Roll:
         self._generation = 0
         self._planned: tuple[int, ...] = tuple(range(width))
         self._failed = ""
+        self.first = 0
         self.lost: tuple[int, ...] = ()
 
     @property
@@ -120,4 +125,5 @@ class Roll:
             return []
         self._generation += 1
         self._planned = () if self._failed else self.present
+        self.first = self._planned[0] if self._planned else self.first
         return [Plan(self._generation, self._planned, reason=self._failed)]

@@ -99,3 +99,49 @@ def trains(group, data, topology, recipe, epochs, deaths=()):
     yield from training.reports()
     state = torch.cat([tensor.flatten().double() for tensor in training.model.state_dict().values()])
     yield {"lost": group.lost, "rank": group.rank, "width": group.width, "state": state.numpy()}
+
+
+def levels(group):
+    """Ranks that differ by a step and a report meet again; yields what each goes on with."""
+    from torch import nn
+
+    from detol.search.recipe import Recipe
+    from detol.search.records import Report
+    from detol.workers.communication import communicate
+    from detol.workers.elastic.survival import Survival
+    from detol.workers.optim import Optimiser
+    from detol.workers.stepping.epoch import Position
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+    recipe = Recipe(optimiser="adamw")
+    communication = communicate(model, recipe, group.width)
+    survival = Survival(group, model, Optimiser(model, recipe), communication)
+    position, curve = Position(2), [Report(1, {"val_loss": 1.0}, 2.0)]
+    for step in range(4 if group.rank == 1 else 3):
+        survival.agree([False], position)
+        survival.before(position)
+        generator = torch.Generator().manual_seed(step)
+        loss = model(torch.randn(5, 4, generator=generator)).square().sum()
+        loss.backward()
+        survival._optimiser.step(0.1)
+        position.advance(torch.tensor(1.0 + group.rank), 5)
+        survival.after(position, torch.tensor(1.0 + group.rank), 5)
+        if step == 2:
+            survival.agree([False], position)
+            if group.rank == 1:
+                survival.agree = lambda *_: None  # the others do not come so far
+    group.reform = lambda *_: None
+    position, curve = survival.recover(
+        WorkerLost("test"), position, curve, done=lambda position: position.step, wrap=lambda: None
+    )
+    memory = [tensor for _, tensor in sorted(survival._optimiser.tensors().items())]
+    state = [*model.state_dict().values(), *memory]
+    yield {
+        "place": (position.epoch, position.step),
+        "loss": float(position.loss),
+        "samples": position.samples,
+        "epochs": [report.epoch for report in curve],
+        "state": torch.cat([tensor.flatten().double() for tensor in state]).numpy(),
+        "mean": survival.mean(position, 35),
+    }

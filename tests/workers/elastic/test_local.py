@@ -3,6 +3,7 @@
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from detol.workers.elastic.local import LocalRanks
@@ -65,3 +66,15 @@ def test_a_rank_that_fails_ends_all():
 def test_shared_bytes_flags_and_sums():
     _, said = run(2, "shares")
     assert said[0] == said[1] == [b"\x01\x01\x01", b"", ((True, False), (3.0, 1.0)), ""]
+
+
+def test_survivors_take_the_state_of_the_one_that_is_furthest():
+    _, said = run(2, "levels")
+    behind, ahead = said[0][0], said[1][0]
+    assert behind["place"] == ahead["place"] == (2, 4)
+    np.testing.assert_array_equal(behind["state"], ahead["state"])
+    # Three steps of both ranks, losses 1 and 2 of five samples each, are known to all; of the fourth rank 1's part.
+    assert (behind["loss"], behind["samples"]) == (3 * (1 + 2) + 2, 35)
+    assert (ahead["loss"], ahead["samples"]) == (0, 0)
+    assert behind["mean"] == ahead["mean"] == pytest.approx(11 / 35)
+    assert behind["epochs"] == ahead["epochs"] == [1]
