@@ -79,13 +79,11 @@ class LazyFrame:
 
     def __getitem__(self, name: str) -> Any:
         """Read a whole column, a pandas series; its labels are numbers of rows of the table."""
-        import pandas as pd
-
         held = self._held[name]
         series = self._latest.get(held)
         if series is None:  # the splits of a table ask for a column one after the other
             with self._whole():
-                series = _moments(pd.read_parquet(self._path, columns=[held])[held].reset_index(drop=True))
+                series = _moments(self._file.read(columns=[held]).to_pandas()[held].reset_index(drop=True))
             self._latest.clear()
             self._latest[held] = series
         self._types[name] = series.dtype  # before rows are chosen: of all of the file
@@ -116,7 +114,7 @@ class LazyFrame:
         for group in np.unique(groups).tolist():
             with self._whole():
                 table = self._file.read_row_group(group, columns=list(self._names))
-            frame = table.to_pandas(ignore_metadata=False).reset_index(drop=True)[list(self._names)]
+            frame = table.to_pandas().reset_index(drop=True)[list(self._names)]
             parts.append(frame.iloc[rows[groups == group] - self._bounds[group]])
         frame = pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0].reset_index(drop=True)
         for held in frame.columns:
