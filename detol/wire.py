@@ -337,7 +337,9 @@ def executor(settings: Settings, dataset: "Dataset", workers: int) -> Executor:
         return InlineExecutor(dataset, device="cpu" if settings.device == "auto" else settings.device, threads=1)
     from detol.workers.pool import RayExecutor
 
-    return RayExecutor(dataset, workers=workers, device=settings.device, address=settings.ray or None)
+    return RayExecutor(
+        dataset, workers=workers, ranks=settings.width, device=settings.device, address=settings.ray or None
+    )
 
 
 def tracker(

@@ -7,11 +7,13 @@ and each worker that starts, and puts events into a queue; one more owns Ray its
 import atexit
 import contextlib
 import itertools
+import os
 import queue
+import signal
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +23,15 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from detol.errors import UsageError, WorkerLost
 from detol.search.records import Ended, Event, Job, Report, Reported, State
-from detol.workers.actor import TRAINING, About, Finish, Worker
+from detol.workers.actor import TRAINING, Worker
 from detol.workers.data.packed.nodes import shipped, spread
+from detol.workers.elastic.gangs import Gangs
+from detol.workers.elastic.plan import Plan
+from detol.workers.elastic.roll import STEP_LIMIT, Kill, Roll
 from detol.workers.entry import Entry
 from detol.workers.local_ray import LocalRay
-from detol.workers.outcome import decisive, one_line
+from detol.workers.outcome import one_line
+from detol.workers.seats import Finish, Run, Seat, node_shared
 
 if TYPE_CHECKING:
     from detol.workers.data.dataset import Dataset
@@ -36,7 +42,8 @@ PEER_GRACE = 10.0
 """Seconds in which the other ranks notice that one failed."""
 START_LIMIT = 180.0
 """Seconds a worker may take to start."""
-NOWHERE = About(0, "", "", "")
+PULSE, LONE_PULSE = 1.0, 10.0
+"""Seconds between two signs of life of each rank of several, and of one on its own."""
 
 
 class RayExecutor:
@@ -57,6 +64,11 @@ class RayExecutor:
         grace: seconds past its limit, or after a stop, in which a job may still end by itself; then its processes are
             killed.
         runtime_env: of the workers, as Ray takes it (``py_modules`` to ship detol to other nodes).
+        step_limit: seconds in which at least one rank of a job has to come to the next point of its training; then
+            the ranks whose step does not return are killed: the others go on without them, and where nobody does the
+            job is TIMED_OUT. Entries that never call their group are not watched.
+        stall: seconds without a sign of life after which a process is killed; by default 8, and 60 where no other rank
+            waits for it.
 
     Raises:
         UsageError: fewer than 1 worker or rank, or more ranks than workers.
@@ -75,12 +87,17 @@ class RayExecutor:
         weights: bool = True,
         grace: float = GRACE,
         runtime_env: Mapping[str, Any] | None = None,
+        step_limit: float = STEP_LIMIT,
+        stall: float | None = None,
     ) -> None:
         if workers < 1 or not 1 <= ranks <= workers:
             raise UsageError(f"workers >= ranks >= 1 is needed, got {workers} workers and {ranks} ranks: add workers")
         self._data = None if data is None else data.without_test()
         self._device, self._address, self._grace = device, address, grace
+        self._ranks, self._step_limit, self._stall = ranks, step_limit, stall
         self._options: dict[str, Any] = {"entry": entry, "threads": threads, "weights": weights}
+        self._options |= {"patience": min(step_limit, 86400.0), "wide": ranks > 1}
+        self._gangs, self._warned = Gangs(), False
         self._runtime_env = dict(runtime_env or {})
         self._seats = [Seat(number) for number in range(workers)]
         self._lock = threading.Lock()
@@ -100,8 +117,11 @@ class RayExecutor:
 
         Raises:
             WorkerLost: no worker is left and none can be started.
+            UsageError: they cannot be started as asked.
         """
         with self._lock:
+            if isinstance(self._broken, UsageError) and not self._closed:
+                raise self._broken
             if self._broken and not self._closed:
                 raise WorkerLost(one_line(f"Ray cannot start workers: {self._broken}"))
             return 0 if self._closed else sum(seat.state == "idle" for seat in self._seats)
@@ -109,14 +129,18 @@ class RayExecutor:
     def submit(self, job: Job) -> None:
         """Start a job on ``job.width`` idle workers, all at once."""
         with self._lock:
-            idle = [seat for seat in self._seats if seat.state == "idle"]
+            idle = [seat.number for seat in self._seats if seat.state == "idle"]
             if len(idle) < job.width or self._closed:
                 raise UsageError(f"a job of width {job.width} needs as many free workers, there are {len(idle)}: wait")
-            seats = idle[: job.width]
+            seats = [self._seats[number] for number in self._gangs.choose(idle, job.width)]
             for seat in seats:
                 seat.state = "busy"
-            run = Run(next(self._tickets), job, seats, time.monotonic() + job.limit + self._grace)
+            deadline = time.monotonic() + job.limit + self._grace
+            roll = Roll(job.width, stall=self._stall, limit=self._step_limit)
+            run = Run(next(self._tickets), job, seats, deadline, roll)
             self._runs[job.number] = run
+        if job.width > 1:
+            self._warn(seats[0].about.warning)
         _spawn(self._conduct, f"job-{job.number}", run)
 
     def cancel(self, number: int) -> None:
@@ -126,9 +150,9 @@ class RayExecutor:
             if run is None or run.cancelled or self._closed:
                 return
             run.cancelled = True
-            run.deadline = min(run.deadline, time.monotonic() + self._grace)
-            for seat in run.seats:
-                seat.actor.stop.remote(run.ticket)
+            run.hurry(self._grace)
+            for rank in run.roll.present:
+                run.seats[rank].actor.stop.remote(run.ticket)
 
     def poll(self, timeout: float) -> Sequence[Event]:
         """Return all events that are there, waiting up to ``timeout`` seconds for the first."""
@@ -165,6 +189,8 @@ class RayExecutor:
             device = ("cuda" if gpus else "cpu") if self._device == "auto" else self._device
             if device == "cuda" and not gpus:
                 raise UsageError("device cuda needs a GPU and Ray sees none: use --device cpu")
+            if device == "cuda" and self._ranks > gpus:
+                raise UsageError(f"each rank needs a GPU of its own, got {self._ranks} ranks and {gpus} GPUs: --ranks")
             # So many share a GPU that all workers fit: shares may not straddle two GPUs.
             sharing = -(-len(self._seats) // gpus) if device == "cuda" else 1
             options: dict[str, Any] = {
@@ -205,96 +231,135 @@ class RayExecutor:
                 if all(other.state == "broken" for other in self._seats):
                     self._broken = error
 
-    def _conduct(self, run: "Run") -> None:
+    def _conduct(self, run: Run) -> None:
         """Follow a job to its end, then give its workers back and say so."""
         try:
-            finishes = self._follow(run)
+            self._follow(run)
         except Exception as error:  # Ray itself failed: the machine's fault
-            finishes = {rank: Finish(State.LOST, one_line(f"Ray failed: {error}"), recycle=True) for rank in run.ranks}
-        state = decisive(finish.state for finish in finishes.values())
-        # Of ranks that ended alike, the one whose process is gone tells why.
-        causes = [rank for rank in run.ranks if rank in finishes and finishes[rank].state is state]
-        rank = min(causes, key=lambda rank: not finishes[rank].recycle)
-        finish = finishes[rank]
-        reason = f"rank {rank}: {finish.reason}" if run.job.width > 1 and finish.reason and rank else finish.reason
-        extra = {**finish.extra, "worker": run.seats[0].number, "host": run.seats[0].about.host}
+            reason = one_line(f"Ray failed: {error}")
+            run.finishes = {rank: Finish(State.LOST, reason, recycle=True) for rank in run.ranks}
+        if not run.finishes:
+            return  # the executor was closed
+        state, reason, first = run.outcome()
+        speaker = run.seats[run.roll.first]
+        extra = {**first.extra, "worker": speaker.number, "host": speaker.about.host}
         with self._lock:
             if self._closed:
                 return
             self._runs.pop(run.job.number, None)
-            spoilt = [run.seats[rank] for rank, finish in finishes.items() if finish.recycle]
-            for seat in run.seats:
-                seat.state = "starting" if seat in spoilt else "idle"
-        for seat in spoilt:
+            if run.job.width > 1 and all(finish.kept for finish in run.finishes.values()):
+                self._gangs.keep([seat.number for seat in run.seats], run.group)
+        for rank, finish in run.finishes.items():
+            self._release(run, rank, spoilt=finish.recycle)
+        self._events.put(Ended(run.job.number, state, reason, first.weights if state.scored else None, extra))
+
+    def _release(self, run: Run, rank: int, *, spoilt: bool) -> None:
+        """Give the worker of a rank back to the pool, with a new process where its own is spoilt."""
+        with self._lock:
+            if rank in run.released or self._closed:
+                return
+            run.released.add(rank)
+            seat = run.seats[rank]
+            seat.state = "starting" if spoilt else "idle"
+            if spoilt:
+                self._gangs.forget(seat.number)
+        if spoilt:
             _kill(seat.actor)
-        weights = finishes[0].weights if state.scored and 0 in finishes else None
-        self._events.put(Ended(run.job.number, state, reason, weights, extra))
-        for seat in spoilt:
             self._openers.append(_spawn(self._open, f"worker-{seat.number}", seat))
 
-    def _follow(self, run: "Run") -> dict[int, Finish]:
+    def _follow(self, run: Run) -> None:
         """Pass the reports of a job on until each of its ranks has finished, died or been killed."""
-        place = None
-        if run.job.width > 1:
-            here = len({seat.about.node for seat in run.seats}) == 1
-            place = run.seats[0].actor.serve.remote(run.ticket, here)
+        place = self._meeting(run)
         streams = {
-            seat.actor.run.options(num_returns="streaming").remote(run.ticket, run.job, rank, place): rank
+            seat.actor.run.options(num_returns="streaming").remote(run.ticket, run.job, rank, run.group, place): rank
             for rank, seat in enumerate(run.seats)
         }
-        finishes: dict[int, Finish] = {}
+        pulses: dict[Any, int] = {}
+        pause = PULSE if run.job.width > 1 else LONE_PULSE
+        due = time.monotonic() + pause
         while streams and not self._closed:
             left = run.deadline - time.monotonic()
             if left <= 0:
-                finishes.update({rank: run.overdue(finishes) for rank in streams.values()})
-                break
+                late = {rank: run.overdue() for rank in streams.values()}
+                run.finishes.update(late)
+                for rank in late:
+                    self._kill_hard(run.seats[rank])
+                return
             # In slices, because a stop brings the deadline forward.
-            for stream in ray.wait(list(streams), num_returns=1, timeout=min(left, 1.0))[0]:
-                rank = streams[stream]
-                item = _next(stream, run.seats[rank])
-                if isinstance(item, Report):
-                    self._events.put(Reported(run.job.number, item))
-                    continue
-                finishes[rank] = item
-                del streams[stream]
-                if not item.state.scored:
-                    run.deadline = min(run.deadline, time.monotonic() + PEER_GRACE)
-        return finishes or {0: Finish(State.LOST, "the executor was closed")}
+            for ready in ray.wait([*streams, *pulses], num_returns=1, timeout=min(left, PULSE))[0]:
+                if ready in pulses:
+                    rank = pulses.pop(ready)
+                    with contextlib.suppress(RayError):  # its stream says so too
+                        run.roll.heard(rank, ray.get(ready))
+                else:
+                    self._take(run, ready, streams)
+            if time.monotonic() >= due:
+                due = time.monotonic() + pause
+                asked = set(pulses.values())
+                for rank in run.roll.present:
+                    if rank not in asked:
+                        pulses[run.seats[rank].actor.pulse.remote(run.ticket)] = rank
+            for act in run.roll.look(time.monotonic()):
+                self._act(run, act, streams)
 
+    def _take(self, run: Run, stream: Any, streams: dict[Any, int]) -> None:
+        """Take the next item of a rank: a report, or its end."""
+        rank = streams[stream]
+        item = _next(stream, run.seats[rank])
+        if isinstance(item, Report):
+            if run.new(item):
+                self._events.put(Reported(run.job.number, item))
+            return
+        del streams[stream]
+        run.finishes[rank] = item
+        if item.died:
+            run.roll.died(rank)
+            self._release(run, rank, spoilt=True)
+            return
+        run.roll.ended(rank, "" if item.state.scored else item.reason or str(item.state))
+        if not item.state.scored:
+            run.hurry(PEER_GRACE)
 
-@dataclass
-class Seat:
-    """The place of one worker in the pool; the process in it may change. States: starting, idle, busy, broken."""
+    def _act(self, run: Run, act: Kill | Plan, streams: dict[Any, int]) -> None:
+        """Do what the roll of a job asks for."""
+        if isinstance(act, Kill):
+            for stream in [stream for stream, rank in streams.items() if rank in act.ranks]:
+                rank = streams.pop(stream)
+                run.finishes[rank] = Finish(act.state, act.reason, recycle=True, died=True)
+                self._kill_hard(run.seats[rank])
+                self._release(run, rank, spoilt=True)
+            return
+        members = [run.seats[rank] for rank in act.members]
+        place = members[0].actor.serve.remote(run.ticket, node_shared(members)) if members else None
+        for rank in run.roll.present:
+            run.seats[rank].actor.regroup.remote(run.ticket, act, place)
 
-    number: int
-    state: str = "starting"
-    actor: Any = None
-    about: About = NOWHERE
+    def _meeting(self, run: Run) -> Any:
+        """Return where the ranks of a job meet; ``None`` when there is one alone, or they have met before."""
+        if run.job.width == 1:
+            return None
+        numbers = [seat.number for seat in run.seats]
+        with self._lock:
+            known = self._gangs.name(numbers)
+            run.group = run.ticket if known is None else known
+            self._gangs.begin(numbers)
+        if known is not None:
+            return None
+        return run.seats[0].actor.serve.remote(run.ticket, node_shared(run.seats))
 
+    def _kill_hard(self, seat: Seat) -> None:
+        """Kill a process that may be stopped: Ray asks a worker to end itself, which such a one cannot."""
+        _kill(seat.actor)
+        if seat.about.node == ray.get_runtime_context().get_node_id():
+            _end(seat.about.pid)
+            return
+        place = NodeAffinitySchedulingStrategy(seat.about.node, soft=False)
+        ray.remote(_end).options(num_cpus=0, scheduling_strategy=place).remote(seat.about.pid)
 
-@dataclass
-class Run:
-    """A job that runs: who runs it, and when it is overdue (``time.monotonic``)."""
-
-    ticket: int
-    job: Job
-    seats: list[Seat]
-    deadline: float
-    cancelled: bool = False
-    ranks: range = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.ranks = range(len(self.seats))
-
-    def overdue(self, finishes: Mapping[int, Finish]) -> Finish:
-        """Return how a rank ended that had to be killed."""
-        if any(not finish.state.scored for finish in finishes.values()):
-            return Finish(State.LOST, "did not notice that another rank had failed", recycle=True)
-        if self.cancelled:
-            return Finish(State.STOPPED, "did not stop in time: its process was killed", recycle=True)
-        return Finish(
-            State.TIMED_OUT, f"hung past its limit of {self.job.limit:g} s: its process was killed", recycle=True
-        )
+    def _warn(self, warning: str) -> None:
+        if warning and not self._warned:
+            self._warned = True
+            sys.stderr.write(f"warning: {warning}\n")
 
 
 def _next(stream: Any, seat: Seat) -> Report | Finish:
@@ -303,9 +368,11 @@ def _next(stream: Any, seat: Seat) -> Report | Finish:
         item: Report | Finish = ray.get(next(stream))
         return item
     except OutOfMemoryError:
-        return Finish(State.OUT_OF_MEMORY, "Ray killed the worker: the host's memory was full", recycle=True)
+        reason = "Ray killed the worker: the host's memory was full"
+        return Finish(State.OUT_OF_MEMORY, reason, recycle=True)
     except RayActorError:
-        return Finish(State.LOST, f"worker process {seat.about.pid} on {seat.about.host} died", recycle=True)
+        reason = f"worker process {seat.about.pid} on {seat.about.host} died"
+        return Finish(State.LOST, reason, recycle=True, died=True)
     except (RayTaskError, RayError, StopIteration) as error:
         return Finish(State.FAILED, one_line(f"worker {seat.number}: {str(error).splitlines()[-1:]}"), recycle=True)
 
@@ -325,6 +392,11 @@ def _on_node(runtime_env: Mapping[str, Any], node: str, function: Any, *argument
 def _kill(actor: Any) -> None:
     with contextlib.suppress(Exception):  # it may be dead already, or Ray gone
         ray.kill(actor, no_restart=True)
+
+
+def _end(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def _spawn(target: Any, name: str, *arguments: Any) -> threading.Thread:

@@ -115,7 +115,7 @@ class Training:
                 recompute(model)
             self._schedule = Schedule.of(rows, recipe, self._group.width, epochs)
             self._communication = communicate(model, recipe, self._group.width)
-            self._called = self._wrapped(model)
+            self._called = self._wrapped_first(model)
             self.model = plain(self._called)
             self._optimiser = Optimiser(self.model, self._communication.local(recipe))
             self._scale = LossScale(self._device) if recipe.precision == "float16" else None
@@ -196,6 +196,15 @@ class Training:
     def _wrap_again(self) -> None:
         self._called = self._wrapped(self.model)
         self._step = choose(self._learner())
+
+    def _wrapped_first(self, model: nn.Module) -> nn.Module:
+        """Wrap the network; a rank that dies before the first step is left behind like one that dies later."""
+        while True:
+            try:
+                with self._group.guarded():
+                    return self._wrapped(model)
+            except WorkerLost as error:
+                self._group.reform(error, 0)
 
     def _wrapped(self, model: nn.Module) -> nn.Module:
         return self._group.wrap(model, sync_norm=self._recipe.sync_norm, communication=self._communication)

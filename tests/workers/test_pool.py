@@ -1,6 +1,7 @@
 """The Ray pool's own promises: gangs, faults, shared data. Its contract is in tests/contracts."""
 
 import os
+import re
 import signal
 import time
 
@@ -35,6 +36,10 @@ def make_entry():
     def entry(job, data, *, group, stop):
         note = job.candidate.note
         if note == "hang":
+            while True:
+                time.sleep(0.05)
+        if note == "stuck":
+            group.agree([False])
             while True:
                 time.sleep(0.05)
         if note == "facts":
@@ -101,6 +106,7 @@ def first_report(executor):
         assert time.monotonic() < deadline
         events += executor.poll(0.5)
     assert isinstance(events[0], Reported)
+    return events[0]
 
 
 def pids(executor):
@@ -227,18 +233,70 @@ def test_a_killed_worker_is_lost_and_replaced(pool):
     assert ended(pool)[-1].state is State.COMPLETED
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_killed_rank_loses_the_trial_and_the_pool_is_whole_again(pool, rank):
+def survives(pool, rank, how):
+    """Let a rank of a running trial of two die, and return its events to the end, stopped after some more epochs."""
     pool.submit(job(0, width=2, epochs=ENDLESS))
-    first_report(pool)
+    events = [first_report(pool)]
     victim = pids(pool)[rank]
-    os.kill(victim, signal.SIGKILL)
-    end = ended(pool)[-1]
-    assert end.state is State.LOST
-    assert str(victim) in end.reason
+    os.kill(victim, how)
+    wait_for_worker(pool, 1, events)  # a new process, for another trial
+    assert victim not in pids(pool)
+    more = len(events) + 2
+    deadline = time.monotonic() + PATIENCE
+    while len(events) < more:
+        assert time.monotonic() < deadline
+        events += pool.poll(0.5)
+    pool.cancel(0)
+    return events + ended(pool)
+
+
+def wait_for_worker(executor, free, events):
+    deadline = time.monotonic() + PATIENCE
+    while executor.free() < free:
+        assert time.monotonic() < deadline
+        events += executor.poll(0.05)
+
+
+@pytest.mark.parametrize(("rank", "how"), [(0, signal.SIGKILL), (1, signal.SIGSTOP)])
+def test_a_trial_goes_on_without_a_rank_that_dies_or_stalls(pool, monkeypatch, rank, how):
+    monkeypatch.setattr(pool, "_stall", 4.0)
+    events = survives(pool, rank, how)
+    assert all(isinstance(event, Reported) for event in events[:-1])
+    assert [event.report.epoch for event in events[:-1]] == list(range(1, len(events)))
+    end = events[-1]
+    assert (end.state, end.reason) == (State.STOPPED, "stopped at a step boundary")
+    assert end.weights
+    assert re.fullmatch(rf"{rank} at step \d+", end.extra["ranks_lost"])
+    assert end.extra["width_now"] == 1
     wait_for(pool, 2)
     pool.submit(job(1, width=2))
+    end = ended(pool)[-1]
+    assert end.state is State.COMPLETED
+    assert "ranks_lost" not in end.extra
+
+
+def test_the_next_trial_of_the_same_ranks_finds_their_group_open_and_learns_the_same(pool):
+    pool.submit(job(0, NORMED, width=2))
+    first = curve(ended(pool))
+    wait_for(pool, 2)
+    name = pool._gangs.name([0, 1])
+    assert name is not None
+    pool.submit(job(1, width=1))
     assert ended(pool)[-1].state is State.COMPLETED
+    wait_for(pool, 2)
+    pool.submit(job(2, NORMED, width=2))
+    assert curve(ended(pool)) == first
+    wait_for(pool, 2)
+    assert pool._gangs.name([0, 1]) == name
+
+
+def test_a_step_that_never_returns_ends_a_trial(pool, monkeypatch):
+    monkeypatch.setattr(pool, "_step_limit", 3.0)
+    monkeypatch.setattr("detol.workers.pool.LONE_PULSE", 0.5)
+    pool.submit(job(0, note="stuck"))
+    end = ended(pool)[-1]
+    assert (end.state, end.reason) == (State.TIMED_OUT, "no step ended within 3 s: it was killed")
+    wait_for(pool, 2)
 
 
 def test_a_rank_that_runs_out_of_memory_decides_the_state(pool):

@@ -73,6 +73,8 @@ def trains(group, data, topology, recipe, epochs, deaths=()):
     import detol.workers.train as module
     from detol.workers.train import Training
 
+    if (group.rank, "start", 0, 0) in deaths:
+        end(group)
     training = Training(topology, data, recipe, epochs=epochs, seed=3, group=group)
     mine = {(where, epoch, step) for rank, where, epoch, step in deaths if rank == getattr(group, "member", 0)}
     before = training._survival.before

@@ -58,6 +58,7 @@ def alone(digits):
     [
         pytest.param([(2, "backward", 2, 3)], (0, 1), ["2 at step {2:3}"], id="in the backward pass"),
         pytest.param([(0, "before", 1, 0)], (1, 2), ["0 at step {1:0}"], id="the first rank, before the first step"),
+        pytest.param([(1, "start", 0, 0)], (0, 2), ["1 at step {1:0}"], id="before the training begins"),
         pytest.param([(1, "validation", 2, -1)], (0, 2), ["1 at step {3:0}"], id="in validation"),
         pytest.param(
             [(0, "backward", 1, 4), (1, "before", 3, 1)], (2,), ["0 at step {1:4}", "1 at step {3:1}"], id="one by one"
