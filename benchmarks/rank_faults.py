@@ -1,6 +1,7 @@
 """``kill -9`` of one of three ranks at random steps: how soon the others go on, what is lost, what is learnt.
 
-Each run trains one network on three ranks of the Ray pool (gloo), the digits of scikit-learn. A rank drawn at random
+Each run trains one network on three ranks of the Ray pool (gloo on CPUs; NCCL where each rank has a GPU: ``--device
+cuda --ranks N``), the digits of scikit-learn. A rank drawn at random
 dies in a step drawn at random: the driver sends SIGKILL as soon as that step is seen to have begun. Every seed is also
 trained without a death. The ranks note each step they complete, with the time.
 
@@ -30,7 +31,6 @@ from detol.spaces.decisions import Decisions
 from detol.workers.data import read
 from detol.workers.pool import RayExecutor
 
-RANKS = 3
 TOPOLOGY = chain(op("conv", channels=16), op("conv", channels=32, stride=2), op("conv", channels=32))
 RECIPE = Recipe(batch_size=48, learning_rate=0.05)
 START = 240.0
@@ -83,13 +83,13 @@ def lines(folder: Path, rank: int) -> list[tuple[str, float, int, int]]:
     return [(part[0], float(part[1]), int(part[2]), int(part[3])) for part in found if len(part) == 4]
 
 
-def run(pool: RayExecutor, seed: int, epochs: int, kill: tuple[int, int] | None = None) -> dict[str, Any]:
+def run(pool: RayExecutor, ranks: int, seed: int, epochs: int, kill: tuple[int, int] | None = None) -> dict[str, Any]:
     """Train once; ``kill``: (rank, step) at which it dies."""
-    wait(pool)
+    wait(pool, ranks)
     folder = Path(tempfile.mkdtemp(prefix="detol-ranks-"))
     candidate = Candidate(Decisions(), TOPOLOGY, Origin.SAMPLE, (), str(folder))
     submitted = time.time()
-    pool.submit(Job(0, candidate, RECIPE, epochs, seed, width=RANKS))
+    pool.submit(Job(0, candidate, RECIPE, epochs, seed, width=ranks))
     events: list[Event] = []
     killed = 0.0
     while not events or not isinstance(events[-1], Ended):
@@ -97,7 +97,7 @@ def run(pool: RayExecutor, seed: int, epochs: int, kill: tuple[int, int] | None 
             killed = time.time()
             os.kill(pool._seats[pool_order(pool)[kill[0]]].about.pid, signal.SIGKILL)
         events += pool.poll(0.002 if kill and not killed else 0.2)
-    noted = {rank: lines(folder, rank) for rank in range(RANKS)}
+    noted = {rank: lines(folder, rank) for rank in range(ranks)}
     shutil.rmtree(folder, ignore_errors=True)
     end = events[-1]
     assert isinstance(end, Ended)
@@ -107,12 +107,12 @@ def run(pool: RayExecutor, seed: int, epochs: int, kill: tuple[int, int] | None 
         "state": str(end.state),
         "epochs": [report.epoch for report in reports] == list(range(1, epochs + 1)),
         "val_loss": reports[-1].metrics["val_loss"] if reports else None,
-        "group_s": max((noted[rank][0][1] for rank in range(RANKS) if noted[rank]), default=submitted) - submitted,
+        "group_s": max((noted[rank][0][1] for rank in range(ranks) if noted[rank]), default=submitted) - submitted,
         "lost": end.extra.get("ranks_lost", ""),
-        "width_now": end.extra.get("width_now", RANKS),
+        "width_now": end.extra.get("width_now", ranks),
     }
     if kill:
-        survivors = [line for rank in range(RANKS) if rank != kill[0] for line in noted[rank] if line[0] == "done"]
+        survivors = [line for rank in range(ranks) if rank != kill[0] for line in noted[rank] if line[0] == "done"]
         before = [line for line in survivors if line[3] == 0]
         after = [line for line in survivors if line[3] > 0]
         found |= {"rank": kill[0], "killed_at_step": kill[1]}
@@ -128,34 +128,38 @@ def pool_order(pool: RayExecutor) -> list[int]:
     return [seat.number for seat in next(iter(pool._runs.values())).seats]
 
 
-def wait(pool: RayExecutor) -> None:
+def wait(pool: RayExecutor, ranks: int) -> None:
     """Wait until all workers are up."""
     deadline = time.monotonic() + START
-    while pool.free() < RANKS:
+    while pool.free() < ranks:
         if time.monotonic() > deadline:
-            raise SystemExit(f"{RANKS} workers did not come up within {START:g} s")
+            raise SystemExit(f"{ranks} workers did not come up within {START:g} s")
         pool.poll(0.05)
 
 
 def main() -> None:
     """Kill, go on, compare."""
-    options = arguments(__doc__ or "").parse_args()
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--ranks", type=int, default=3, help="ranks of each training")
+    options = parser.parse_args()
+    ranks = options.ranks
     kills, epochs, groups = (2, 4, 2) if options.quick else (10, 12, 10)
     data = read("digits")
     steps = -(-len(data.train) // RECIPE.batch_size) * epochs
     draw = random.Random(0)
-    pool = RayExecutor(data, workers=RANKS, ranks=RANKS, entry=make_entry(), weights=False)
-    wait(pool)
+    pool = RayExecutor(data, workers=ranks, ranks=ranks, device=options.device, entry=make_entry(), weights=False)
+    wait(pool, ranks)
     fresh, open_ = [], []
     for _ in range(groups):
-        for number in range(RANKS):
+        for number in range(ranks):
             pool._gangs.forget(number)
-        fresh.append(run(pool, 0, 1)["group_s"])
-        open_.append(run(pool, 0, 1)["group_s"])
+        fresh.append(run(pool, ranks, 0, 1)["group_s"])
+        open_.append(run(pool, ranks, 0, 1)["group_s"])
     rows = []
     for seed in range(kills):
-        calm = run(pool, seed, epochs)
-        row = run(pool, seed, epochs, (draw.randrange(RANKS), draw.randrange(1, steps - 1)))
+        calm = run(pool, ranks, seed, epochs)
+        row = run(pool, ranks, seed, epochs, (draw.randrange(ranks), draw.randrange(1, steps - 1)))
         row["val_loss_undisturbed"] = calm["val_loss"]
         rows.append(row)
         print(
@@ -172,8 +176,8 @@ def main() -> None:
         {
             "benchmark": "rank_faults",
             "quick": options.quick,
-            "ranks": RANKS,
-            "backend": "gloo",
+            "ranks": ranks,
+            "backend": "gloo" if options.device == "cpu" else "nccl",
             "steps": steps,
             "kills": kills,
             "completed": sum(row["state"] == "completed" and row["epochs"] for row in rows),

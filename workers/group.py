@@ -22,6 +22,7 @@ from detol.errors import WorkerLost
 from detol.workers.elastic import connection
 from detol.workers.elastic.connection import Connection, PrefixStore, TCPStore, is_collective, use_loopback
 from detol.workers.elastic.plan import Orders, Plan, Pulse, Rendezvous
+from detol.workers.outcome import exhausted
 from detol.workers.sync_norm import synchronise_norms
 
 if TYPE_CHECKING:
@@ -292,8 +293,10 @@ class ProcessGroup(Group):
         """Turn the failure of a collective call into :class:`WorkerLost`."""
         try:
             yield
-        except RuntimeError as error:
-            if is_collective(error):
+        except (RuntimeError, ValueError) as error:
+            # Whatever fails once another group is wanted was broken off, unless memory ran out.
+            broken = self._orders is not None and self._orders.newest() > self.generation and not exhausted(error)
+            if broken or is_collective(error):
                 raise WorkerLost(f"rank {self.rank} lost contact with the others: {error}") from error
             raise
 
@@ -334,6 +337,8 @@ class ProcessGroup(Group):
             except WorkerLost:
                 self._leave()
                 continue
+            except RuntimeError as fault:  # the device itself may be spoilt
+                raise WorkerLost(f"rank {self._member} cannot form a group: {fault}") from fault
             gone = [str(member) for member in self._members if member not in plan.members]
             if gone:
                 self.lost = (*self.lost, f"{', '.join(gone)} at step {step}")

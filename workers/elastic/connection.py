@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.distributed_c10d import _set_pg_timeout
+from torch.distributed.distributed_c10d import _abort_process_group, _set_pg_timeout
 
 from detol.workers.elastic.plan import Rendezvous
 from detol.workers.elastic.sockets import Address, cut, listening
@@ -77,7 +77,7 @@ class Connection:
     def __init__(
         self, store: Any, rank: int, width: int, *, backend: str, patience: float, forming: float = FORMING
     ) -> None:
-        self._guard, self._open, self._backend = threading.Lock(), True, backend
+        self._guard, self._open, self._aborted, self._backend = threading.Lock(), True, False, backend
         timeout = timedelta(seconds=min(forming, patience))
         if backend == "nccl":
             for name, value in _NCCL.items():
@@ -117,11 +117,22 @@ class Connection:
                 return
             if before is not None:
                 before()
+            self._aborted = True
             cut(self._mine, self._theirs)
             if self._backend == "nccl":
-                for group in (dist.group.WORLD, self.norms):
-                    with contextlib.suppress(Exception):  # it may be half formed, or aborted already
-                        group._get_backend(torch.device("cuda")).abort()  # type: ignore[union-attr]
+                with contextlib.suppress(Exception):  # half formed, or aborted already
+                    self._abort_nccl()
+
+    def _abort_nccl(self) -> None:
+        cuda = torch.device("cuda")
+        backends: list[Any] = [
+            group._get_backend(cuda) for group in (dist.group.WORLD, self.norms) if group is not None
+        ]
+        # All at once: the abort of one communicator may wait for that of another (pytorch/pytorch#119797).
+        backends[0]._group_start()
+        for each in backends:
+            each.abort()
+        backends[0]._group_end()
 
     def close(self) -> None:
         """Tear the group down; idempotent, and quiet when the others are gone already."""
@@ -129,8 +140,10 @@ class Connection:
             if not self._open:
                 return
             self._open = False
-            with contextlib.suppress(RuntimeError, ValueError):
-                dist.destroy_process_group()
+            # What was aborted has nothing to wait for: that would be what an orderly end of NCCL does.
+            leave = _abort_process_group if self._aborted and self._backend == "nccl" else dist.destroy_process_group
+            with contextlib.suppress(RuntimeError, ValueError, AssertionError):
+                leave()
 
 
 def use_loopback(host: str) -> None:
