@@ -107,8 +107,8 @@ class Browser:
         for device, size in DEVICES.items():
             for scheme in SCHEMES:
                 page = self.page(*size, scheme)
-                for name, path in looked_at(db).items():
-                    page.goto(self._site + path.lstrip("/"))
+                for name in looked_at(db):
+                    page.goto(self._site + looked_at(db)[name].lstrip("/"))  # what runs is another one by now
                     self._shot(page, f"{name}-{device}-{scheme}")
                 page.context.close()
 
@@ -181,24 +181,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="detol-") as name:
         folder = Path(name)
         db, logs = folder / "results.db", {one: folder / f"{one}.log" for one in ("live", "dashboard")}
-        over = search(db, "over", "--strategy", "random", "--trials", str(trials), "--epochs", "3")
-        subprocess.run(
-            [*over, "--executor", "inline"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        live = search(
-            db,
-            "live",
-            "--strategy",
-            "nsga2",
-            "--trials",
-            "400",
-            "--epochs",
-            "9",
-            "--workers",
-            "1",
-            "--set",
-            "strategy.population=6",
-        )
+        quiet = {"check": True, "capture_output": True}
+        over = search(db, "over", *f"--strategy random --trials {trials} --epochs 3 --executor inline".split())
+        subprocess.run(over, **quiet)
+        # What is embedded has its nearest shown.
+        subprocess.run([sys.executable, "-m", "detol", "results", "similar", "over", "--db", str(db)], **quiet)
+        given = "--strategy nsga2 --set strategy.population=6 --trials 400 --epochs 9 --workers 1"
+        live = search(db, "live", *given.split())
         serve = [sys.executable, "-m", "detol", "dashboard", "--port", "0", "--db", str(db)]
         with background(live, logs["live"]) as process, background(serve, logs["dashboard"]):
             under_way(db, "live", ended, process, logs["live"])
