@@ -144,6 +144,7 @@ class Worker:
         except Exception as error:  # a trial's failure is a result
             state, reason = outcome(error)
         facts = group.facts()
+        group.rest()
         recycle = self._spoilt(state)
         kept = self._leave(group, name, clean=not (recycle or facts) and (state.scored or state in _TOGETHER))
         self._groups.pop(ticket, None)

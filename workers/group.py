@@ -127,6 +127,10 @@ class Group:
     def interrupt(self, plan: Plan) -> None:
         """Take a plan for a new group, and let calls that wait for the old one fail; called by another thread."""
 
+    def rest(self) -> None:
+        """Forget the training that is over; the group itself stays open."""
+        self.before_abort = None
+
     def facts(self) -> dict[str, str | float | int]:
         """Return what became of the group, for the record; nothing where nobody was lost."""
         return {"ranks_lost": "; ".join(self.lost), "width_now": self.width} if self.lost else {}

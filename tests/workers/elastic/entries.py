@@ -147,3 +147,21 @@ def levels(group):
         "state": torch.cat([tensor.flatten().double() for tensor in state]).numpy(),
         "mean": survival.mean(position, 35),
     }
+
+
+def forgets(group, data, topology, recipe):
+    """Train, and let go of everything but the group; yields whether the network is gone, and that the group works."""
+    import gc
+    import weakref
+
+    from detol.workers.train import Training
+
+    for _ in range(2):
+        training = Training(topology, data, recipe, epochs=1, seed=3, group=group)
+        last = [report.epoch for report in training.reports()]
+        network = weakref.ref(training.model)
+        del training
+        group.rest()
+        gc.collect()
+        yield (last, network() is None)
+        group.begin(None)

@@ -111,3 +111,13 @@ def test_ways_that_remember_something_go_on(digits, communication):
             assert one.metrics["val_loss"] == pytest.approx(two.metrics["val_loss"], abs=0.03)
     assert quiet[0][-1].metrics["val_loss"] < quiet[0][0].metrics["val_loss"] - 0.03
     np.testing.assert_array_equal(last[1]["state"], last[2]["state"])
+
+
+def test_a_group_that_stays_open_holds_nothing_of_a_training_that_is_over(digits):
+    entry = ENTRY.replace(":trains", ":forgets")
+    ranks = LocalRanks(2, entry, digits, NORMED, Recipe(sync_norm=True))
+    try:
+        said = [word.item for word in ranks if not word.done]
+    finally:
+        ranks.close()
+    assert said == [([1], True)] * 4
