@@ -1,6 +1,7 @@
 """What the model says to a person: seconds, efficiency, the largest useful width, what bounds it."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,6 +122,7 @@ def plan(
     widths: Sequence[int] = (),
     mode: str = STRONG,
     compression: float = 1.0,
+    measured: Mapping[int, float] | None = None,
 ) -> Plan:
     """Return how a network scales.
 
@@ -131,6 +133,8 @@ def plan(
         widths: to list, >= 1; by default powers of two up to the limit of the machine, or of the batch.
         mode: ``strong`` or ``weak``.
         compression: how many times fewer bytes are sent.
+        measured: seconds of a step of one rank, by its samples, where this network was timed: the model then says how
+            that changes, and what ranks add.
 
     Raises:
         UsageError: a batch or a width below 1, or more ranks than the machine has.
@@ -144,11 +148,19 @@ def plan(
             raise UsageError(f"--ranks are whole numbers >= 1, got {width}")
         if machine.ranks and width > machine.ranks:
             raise UsageError(f"machine {machine.name} has {machine.ranks} ranks, got --ranks {width}: ask for fewer")
-    one = step(work, machine, batch, 1, compression=compression)
+
+    def scale(samples: int) -> float:
+        if not measured:
+            return 1.0
+        nearest = min(measured, key=lambda known: abs(math.log(known / samples)))
+        return measured[nearest] / step(work, machine, nearest, 1, whole=batch).seconds
+
+    one = step(work, machine, batch, 1, scale=scale(batch))
 
     def row(width: int) -> Row:
         total = batch * width if mode == WEAK else batch
-        found = step(work, machine, total, width, compression=compression, whole=batch)
+        local = -(-total // min(width, max(1, total // work.least)))
+        found = step(work, machine, total, width, compression=compression, whole=batch, scale=scale(local))
         speedup = (found.batch / found.seconds) / (batch / one.seconds)
         return Row(found, width, speedup, speedup / width, sent_bytes(work, found.width, compression))
 

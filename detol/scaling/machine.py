@@ -75,6 +75,11 @@ class Machine:
     measured: str = ""
     sources: tuple[str, ...] = field(default=())
 
+    def slower(self, times: float) -> "Machine":
+        """Return it with computing that takes so many times longer: products and values, not starts and messages."""
+        rates = {kind: replace(rate, peak=rate.peak / times) for kind, rate in self.rates.items()}
+        return replace(self, rates=rates, norm=self.norm * times, free=self.free * times)
+
     def between(self, width: int) -> Link:
         """Return the link that bounds a ring of some ranks: the one across hosts as soon as it is in it."""
         return self.link if self.across is None or width <= self.per_host else self.across

@@ -66,7 +66,16 @@ def layer_seconds(machine: Machine, layer: Layer, samples: float, *, passes: int
     return samples * layer.values * (machine.norm if layer.params else machine.free)
 
 
-def step(work: Work, machine: Machine, batch: int, width: int, *, compression: float = 1.0, whole: int = 0) -> Step:
+def step(
+    work: Work,
+    machine: Machine,
+    batch: int,
+    width: int,
+    *,
+    compression: float = 1.0,
+    whole: int = 0,
+    scale: float = 1.0,
+) -> Step:
     """Return the step of a network at a width; ranks beyond one for each sample stand idle.
 
     Args:
@@ -76,6 +85,7 @@ def step(work: Work, machine: Machine, batch: int, width: int, *, compression: f
         width: ranks, >= 1.
         compression: how many times fewer bytes are sent than the gradient has in 32 bit, > 0.
         whole: samples of one rank at which its products count as thick; by default the batch.
+        scale: how many times longer this network computes than the model says, where that was measured.
 
     Raises:
         ValueError: a batch, a width or a compression that is not positive.
@@ -84,17 +94,17 @@ def step(work: Work, machine: Machine, batch: int, width: int, *, compression: f
         raise ValueError(f"batch and width are >= 1, compression is > 0, got {batch}, {width}, {compression}")
     width = min(width, max(1, batch // work.least))
     local = -(-batch // width)
-    crowd = machine.slowdown(width)
+    crowd = scale * machine.slowdown(width)
     times = _layer_times(work, machine, local)
     thick = whole or batch
     compute = crowd * sum(_layer_times(work, machine, thick)) * local / thick
     skinny = max(0.0, crowd * sum(times) - compute)
     optimiser = crowd * machine.update * work.params
-    starts = machine.step + machine.layer * len(work.layers) + machine.tensor * work.tensors
+    starts = scale * (machine.step + machine.layer * len(work.layers) + machine.tensor * work.tensors)
     if machine.queued:  # what the device computes hides what the host starts
         starting = optimiser + max(0.0, starts - compute - skinny - optimiser)
     else:
-        starting = optimiser + crowd * starts
+        starting = optimiser + machine.slowdown(width) * starts
     sending = _exposed(work, machine, width, [crowd * t for t in times], compression)
     sending += machine.agree if width > 1 else 0.0
     busy = compute + skinny + starting + sending

@@ -61,6 +61,17 @@ def test_bad_input_is_refused(change, message):
         plan(WORK, machine_of(), **{"batch": 8, **change})
 
 
+def test_where_the_network_was_timed_the_model_says_what_changes():
+    # Twice as long as foretold on one rank with the whole batch, three times with a quarter of it.
+    timed = {64: 2 * 0.128, 16: 3 * 0.032}
+    found = plan(WORK, machine_of(), batch=64, widths=[1, 2, 4], measured=timed)
+    ring = [0.0, 2 * 1 / 2 * 0.004, 2 * 3 / 4 * 0.004]
+    computed = [2 * 0.128, 2 * 0.064, 3 * 0.032]  # of widths that were not timed as of the nearest one
+    assert [row.step.seconds for row in found.rows] == pytest.approx(
+        [a + b for a, b in zip(ring, computed, strict=True)]
+    )
+
+
 def test_the_answer_is_json():
     found = json.loads(json.dumps(plan(WORK, machine_of(), batch=64, widths=[1, 2]).as_dict()))
     assert found["largest_useful_width"] >= 1

@@ -1,6 +1,7 @@
 """Measures a whole machine."""
 
 import platform
+import statistics
 import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -9,15 +10,22 @@ from pathlib import Path
 import torch
 
 from detol.errors import WorkerLost
+from detol.graph.ops import op
+from detol.graph.topology import chain
 from detol.scaling.link import Link
 from detol.scaling.machine import Machine
 from detol.scaling.presets import preset
+from detol.scaling.step import step
+from detol.scaling.work import Work
 from detol.workers import devices
-from detol.workers.calibration.overheads import overheads
+from detol.workers.calibration.overheads import CLASSES, overheads, step_seconds
 from detol.workers.calibration.products import POINTS, rates
 from detol.workers.calibration.reading import read_bandwidth
 from detol.workers.calibration.ring import Ring, ring
 from detol.workers.tensors import use_threads
+
+BOUNDS = (0.5, 3.0)
+"""What training may take more than its layers one by one."""
 
 GROUP = 8
 """The most ranks that are measured together."""
@@ -47,14 +55,14 @@ def measure(
     if device == "cpu":
         use_threads(1)  # as workers do
     place = torch.device(device)
-    say(f"measuring {device}: starting layers, values, samples, the optimiser")
-    over = overheads(place, precision)
-    say("measuring products of many shapes")
+    say(f"measuring {device}: products of many shapes")
     found = rates(place, torch.bfloat16 if precision == "bfloat16" else torch.float32, points=points)
+    say("measuring starting layers, values, samples, the optimiser")
+    over = overheads(place, precision)
     together, notes = _together(device, ranks, say)
     say("measuring how fast files are read")
     guess = preset(f"guess-{device}")
-    return Machine(
+    made = Machine(
         name=platform.node() or "this machine",
         device=device,
         rates=found,
@@ -78,6 +86,23 @@ def measure(
             *notes,
         ),
     )
+    say("measuring two networks")
+    return made.slower(_in_training(made, place, precision))
+
+
+def _in_training(machine: Machine, device: torch.device, precision: str) -> float:
+    """Return how many times longer networks compute in a training than their layers one by one.
+
+    Alone a layer finds its data near; in a training others have come between, and memory is taken and given back.
+    """
+    ratios = []
+    samples = 256 if device.type == "cuda" else 32
+    for channels, stride in ((16, 1), (32, 2)):
+        topology = chain(*[op("conv", channels=channels * stride**block, stride=stride) for block in range(3)])
+        taken = step_seconds(topology, device, precision, 32, samples, epochs=5, steps=4)
+        one = step(Work.of(topology, (3, 32, 32), CLASSES, value_bytes=1), machine, samples, 1)
+        ratios.append((taken - one.starting - one.input) / one.compute)
+    return min(BOUNDS[1], max(BOUNDS[0], statistics.geometric_mean(max(ratio, 0.01) for ratio in ratios)))
 
 
 def _together(device: str, ranks: int, say: Callable[[str], None]) -> tuple[Ring | None, tuple[str, ...]]:

@@ -4,7 +4,9 @@ Starting is timed on the training loop itself, with networks so small that nothi
 layer costs from what a step costs.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,7 +17,7 @@ from detol.graph.ops import op
 from detol.graph.topology import Topology, chain
 from detol.scaling.work import Work
 from detol.search.recipe import Recipe
-from detol.workers.calibration.timing import least
+from detol.workers.calibration.timing import clock_of, least
 from detol.workers.data.dataset import Dataset, Split
 from detol.workers.optim import Optimiser
 from detol.workers.tensors import load
@@ -24,7 +26,11 @@ from detol.workers.train import Training
 DEPTHS = (2, 14)
 """Convolutions of the two networks whose steps are timed."""
 
-SHAPE, CLASSES, BATCH, STEPS = (3, 8, 8), 4, 4, 16
+CLASSES = 4
+
+
+TINY = (8, 8, 4)
+"""Channels, side and samples of those two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +48,8 @@ class Overheads:
 def overheads(device: torch.device, precision: str) -> Overheads:
     """Return the overheads of a step on a device, with ``float32`` or ``bfloat16``."""
     norm, free = _values(device)
-    shallow, deep = (_step(device, precision, depth) for depth in DEPTHS)
-    work = [len(Work.of(network(depth), SHAPE, CLASSES).layers) for depth in DEPTHS]
+    shallow, deep = (step_seconds(network(depth), device, precision, *TINY[1:]) for depth in DEPTHS)
+    work = [len(Work.of(network(depth), (3, 8, 8), CLASSES).layers) for depth in DEPTHS]
     layer = max(0.0, (deep - shallow) / (work[1] - work[0]))
     return Overheads(
         norm=norm,
@@ -55,28 +61,27 @@ def overheads(device: torch.device, precision: str) -> Overheads:
     )
 
 
-def network(depth: int) -> Topology:
-    """Return a chain of small convolutions, each with norm and activation."""
-    return chain(*[op("conv", channels=8, kernel=3)] * depth)
+def network(depth: int, channels: int = TINY[0]) -> Topology:
+    """Return a chain of convolutions, each with norm and activation."""
+    return chain(*[op("conv", channels=channels, kernel=3)] * depth)
 
 
 def _values(device: torch.device) -> tuple[float, float]:
-    """Return seconds of one value, forwards and backwards, of batch norm and of an activation."""
-    samples = 256 if device.type == "cuda" else 16
-    x = torch.randn(samples, 32, 16, 16, device=device).contiguous(memory_format=torch.channels_last)
-    x.requires_grad_(True)
+    """Return seconds of one value, forwards and backwards, of batch norm and of an activation, in small tensors."""
+    few, many = (16, 512) if device.type == "cuda" else (2, 16)
+    inputs = [torch.randn(count, 32, 16, 16, device=device) for count in (few, many)]
+    inputs = [x.contiguous(memory_format=torch.channels_last).requires_grad_(True) for x in inputs]
     layer = nn.BatchNorm2d(32).to(device)
-    ones = torch.ones_like(x)
 
-    def norm() -> None:
-        x.grad = None
-        layer(x).backward(ones)
+    def slope(work: Callable[[Tensor], Tensor]) -> float:
+        def run(x: Tensor) -> None:
+            x.grad = None
+            work(x).backward(torch.ones_like(x))  # type: ignore[no-untyped-call]
 
-    def free() -> None:
-        x.grad = None
-        F.relu(x).backward(ones)  # type: ignore[no-untyped-call]
+        short, long = (least(partial(run, x), device) for x in inputs)
+        return max(0.0, long - short) / (inputs[1].numel() - inputs[0].numel())
 
-    return least(norm, device) / x.numel(), least(free, device) / x.numel()
+    return slope(layer), slope(F.relu)
 
 
 def _sample(device: torch.device) -> float:
@@ -103,13 +108,33 @@ def _update(device: torch.device) -> float:
     return least(update, device) / model.weight.numel()
 
 
-def _step(device: torch.device, precision: str, depth: int) -> float:
-    """Return the least seconds of a step of the training loop, over some epochs, validation left out."""
-    data = load(_made(SHAPE, STEPS * BATCH), device)
-    recipe = Recipe(batch_size=BATCH, precision=precision)
-    training = Training(network(depth), data, recipe, epochs=15, seed=0, device=device.type)
-    _, *later = training.reports()  # the first one warms up
-    return min(report.seconds for report in later) / (STEPS + 1)
+def step_seconds(
+    topology: Topology,
+    device: torch.device,
+    precision: str,
+    side: int,
+    samples: int,
+    *,
+    epochs: int = 15,
+    steps: int = 16,
+) -> float:
+    """Return the least seconds of a step of the training loop on made images, validation left out.
+
+    Args:
+        topology: of the network.
+        device: where.
+        precision: ``float32`` or ``bfloat16``.
+        side: of the images.
+        samples: of a step.
+        epochs: of which the first one warms up, >= 2.
+        steps: of each.
+    """
+    data = load(_made((3, side, side), steps * samples), device)
+    recipe = Recipe(batch_size=samples, precision=precision)
+    clock = clock_of(device)
+    training = Training(topology, data, recipe, epochs=epochs, seed=0, device=device.type, clock=clock)
+    _, *later = training.reports()
+    return min(report.seconds for report in later) / (steps + 1 / samples)
 
 
 def _made(shape: tuple[int, ...], rows: int) -> Dataset:

@@ -9,22 +9,28 @@ import torch
 def least(work: Callable[[], object], device: torch.device, *, budget: float = 0.05, most: int = 200) -> float:
     """Return the least seconds of one call, of as many as fit into a budget of seconds (at least 3).
 
-    The least, since whatever else runs on the machine can only make a call longer. On a GPU calls are timed in bunches,
-    as a queue runs them.
+    The least, since whatever else runs on the machine can only make a call longer; on a CPU it is the time of this
+    process that counts. On a GPU calls are timed in bunches, as a queue runs them.
     """
+    clock = clock_of(device)
     for _ in range(2):
         work()
     wait(device)
     bunch = 1 if device.type == "cpu" else 8
     best, began, count = float("inf"), time.perf_counter(), 0
     while count < 3 or (count < most and time.perf_counter() - began < budget):
-        started = time.perf_counter()
+        started = clock()
         for _ in range(bunch):
             work()
         wait(device)
-        best = min(best, (time.perf_counter() - started) / bunch)
+        best = min(best, (clock() - started) / bunch)
         count += 1
     return best
+
+
+def clock_of(device: torch.device) -> Callable[[], float]:
+    """Return the clock of what computes: of this process alone on a CPU, which others may use as well."""
+    return time.process_time if device.type == "cpu" else time.perf_counter
 
 
 def wait(device: torch.device) -> None:
