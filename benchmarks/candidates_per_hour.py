@@ -24,25 +24,31 @@ import torch
 from common import arguments, conclude
 from plain_loop import Images, Loop, accuracy
 from plain_loop import train as plain_train
-from step_speed import CELL, RECIPE, network
+from step_speed import RECIPE, network
 
 from detol.search.records import Candidate, Origin, Trial
 
+CELL = "303103"
+"""Three 3x3 convolutions and a skip; the other cells have the same on other edges."""
+
 
 def cells(count: int) -> list[str]:
-    """Return so many cells with the operations of ``CELL`` on other edges, no two of them the same network."""
+    """Return up to so many cells with the operations of ``CELL`` on other edges: different networks of equal cost."""
     from itertools import permutations
 
+    from detol.errors import TopologyError
+    from detol.graph.cost import cost
     from detol.graph.digest import digest
 
     found: dict[str, str] = {}
-    for order in permutations(CELL):
-        code = "".join(order)
-        if code not in found.values():
-            found.setdefault(digest(network(code)), code)
-        if len(found) == count:
-            break
-    return list(found.values())
+    wanted = cost(network(CELL), (3, 32, 32), 10)
+    for code in dict.fromkeys("".join(order) for order in permutations(CELL)):
+        try:
+            if cost(network(code), (3, 32, 32), 10).multiply_adds == wanted.multiply_adds:
+                found.setdefault(digest(network(code)), code)
+        except TopologyError:  # no way leads through the cell
+            continue
+    return list(found.values())[:count]
 
 
 class Listed:
@@ -166,20 +172,21 @@ def main() -> None:
     """Parse the arguments, measure, and print."""
     parser = arguments(__doc__ or "")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--candidates", type=int, default=8, help="of each of detol's searches")
+    parser.add_argument("--candidates", type=int, default=6, help="of each of detol's searches")
     parser.add_argument("--optuna-candidates", type=int, default=2, help="of each of Optuna's processes")
     parser.add_argument("--workers", default="1,2", help="of detol, searches one after the other")
     parser.add_argument("--processes", default="1,3", help="of Optuna side by side, searches one after the other")
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--way", default="compiled", help="DETOL_STEP of the workers")
-    parser.add_argument("--executor", default="ray")
+    parser.add_argument("--executor", help="ray, or inline (the default of --quick)")
     parser.add_argument("--loaders", type=int, default=8, help="processes of each DataLoader")
     parser.add_argument("--count", type=int, help="training images; all by default")
     parser.add_argument("--folder", type=Path, help="where the decoded images are kept")
     options = parser.parse_args()
     if options.quick:
         options.count, options.epochs, options.candidates, options.optuna_candidates = 40, 1, 1, 1
-        options.workers, options.processes, options.executor, options.loaders = "1", "1", "inline", 0
+        options.workers, options.processes, options.loaders = "1", "1", 0
+    options.executor = options.executor or ("inline" if options.quick else "ray")
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
@@ -201,7 +208,7 @@ def run(options: argparse.Namespace, archive: Path, folder: Path) -> dict[str, A
         "precision": RECIPE.precision if options.device == "cuda" else "float32",
     }
     workers, processes = ([int(n) for n in text.split(",") if n] for text in (options.workers, options.processes))
-    codes = cells(max(options.candidates, options.optuna_candidates * max(processes, default=1)))
+    codes = cells(options.candidates)
     common = {"device": options.device, "epochs": options.epochs, "recipe": recipe}
     figures: dict[str, Any] = {"cells": codes}
     for number in workers:
@@ -211,7 +218,7 @@ def run(options: argparse.Namespace, archive: Path, folder: Path) -> dict[str, A
         print(name, json.dumps(figures[name]), flush=True)
     for number in processes:
         each = options.optuna_candidates
-        shares = [codes[place * each : (place + 1) * each] for place in range(number)]
+        shares = [[codes[(place * each + one) % len(codes)] for one in range(each)] for place in range(number)]
         task = {"folder": str(folder), "count": options.count, "loaders": options.loaders}
         name = f"optuna_{number}"
         figures[name] = measure("optuna", [{**common, **task, "cells": share} for share in shares])

@@ -2,6 +2,7 @@
 
 import io
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,8 +32,6 @@ def archive(folder: Path, count: int | None = None) -> tuple[Path, str]:
 
 
 def _decoded(source: Path, count: int | None) -> dict[str, np.ndarray]:
-    from PIL import Image
-
     found = {}
     with np.load(source) as packed:
         header = packed["header"].tobytes()
@@ -44,13 +43,17 @@ def _decoded(source: Path, count: int | None) -> dict[str, np.ndarray]:
                 labels = packed[f"{split}_label"]
                 each = max(2, (count if split == "train" else count // 5) // 10)
                 rows = np.concatenate([np.flatnonzero(labels == one)[:each] for one in np.unique(labels)])
-            images = [
-                np.asarray(Image.open(io.BytesIO(header + body[ends[row] - lengths[row] : ends[row]].tobytes())))
-                for row in rows
-            ]
-            found[f"x_{split}"] = np.stack(images)
+            files = [header + body[ends[row] - lengths[row] : ends[row]].tobytes() for row in rows]
+            with ThreadPoolExecutor() as pool:
+                found[f"x_{split}"] = np.stack(list(pool.map(_pixels, files, chunksize=256)))
             found[f"y_{split}"] = packed[f"{split}_label"][rows].astype(np.int64)
     return found
+
+
+def _pixels(file: bytes) -> np.ndarray:
+    from PIL import Image
+
+    return np.asarray(Image.open(io.BytesIO(file)))
 
 
 def _noise(count: int) -> dict[str, np.ndarray]:

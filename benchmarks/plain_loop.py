@@ -73,7 +73,7 @@ def train(model: nn.Module, images: Images, loop: Loop, epochs: int, seed: int, 
             x = x.to(device, non_blocking=True).contiguous(memory_format=torch.channels_last)
             y = y.to(device, non_blocking=True)
             optimiser.zero_grad()
-            with torch.autocast(device, dtype=torch.bfloat16):
+            with torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
                 loss = functional.cross_entropy(model(x), y)
             loss.backward()
             optimiser.step()
@@ -91,7 +91,7 @@ def accuracy(model: nn.Module, x: NDArray[Any], y: NDArray[Any], images: Images,
     right = 0
     for start in range(0, len(y), 1000):
         part = torch.from_numpy(np.ascontiguousarray(x[start : start + 1000])).to(device)
-        with torch.autocast(device, dtype=torch.bfloat16):
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
             found = model(((part.float() - mean) / std).contiguous(memory_format=torch.channels_last))
         right += int((found.argmax(1).cpu() == torch.from_numpy(y[start : start + 1000])).sum())
     return right / len(y)

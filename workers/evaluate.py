@@ -1,5 +1,6 @@
 """What a trained network says of samples, and how good that is."""
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,17 +20,26 @@ if TYPE_CHECKING:
     from detol.workers.data.dataset import Dataset
 
 EVALUATION_BATCH = 256
-"""Samples of a forward pass outside training."""
+"""Samples of a forward pass outside training on a CPU, and the fewest elsewhere."""
+MOST_SAMPLES, MOST_VALUES = 4096, 2**23
+"""Samples and their values in a forward pass on an accelerator, at most: small ones are bound by their launches."""
 
 
 @torch.inference_mode()
 def forward(model: nn.Module, data: Tensors, x: Tensor, recipe: Recipe | None = None) -> Tensor:
     """Return the outputs (N, outputs), float32, of a network in evaluation mode for raw samples (N, *shape)."""
     model.eval()
-    parts = []
+    count = passing(data)
     with precision(recipe or Recipe(), data.device):
-        parts = [model(data.standardised(part)).float() for part in torch.split(x, EVALUATION_BATCH) if len(part)]
+        parts = [model(data.standardised(part)).float() for part in torch.split(x, count) if len(part)]
     return torch.cat(parts) if parts else x.new_zeros((0, data.outputs), dtype=torch.float32)
+
+
+def passing(data: Tensors) -> int:
+    """Return how many samples of a data set go through a network at once."""
+    if data.device.type == "cpu":
+        return EVALUATION_BATCH
+    return max(EVALUATION_BATCH, min(MOST_SAMPLES, MOST_VALUES // math.prod(data.shape)))
 
 
 def restore(topology: Topology, weights: bytes, data: Tensors) -> nn.Module:

@@ -12,6 +12,7 @@ from detol.graph.topology import chain
 from detol.search.recipe import Recipe
 from detol.workers import train as module
 from detol.workers.data.dataset import Split
+from detol.workers.evaluate import passing
 from detol.workers.stepping import memory
 from detol.workers.stepping.probe import largest, measured
 from detol.workers.stepping.recompute import recompute
@@ -148,3 +149,12 @@ def test_the_probe_goes_back_where_a_step_fails(few):
 
     assert 5 <= largest(NETWORK, few, Recipe(batch_size=64), math.inf, peak) <= 10
     assert tried[0] == 64
+
+
+def test_passes_on_an_accelerator_are_as_large_as_samples_are_small(few):
+    assert passing(few) == 256
+    meta = torch.zeros((), device="meta")  # stands for an accelerator
+    sizes = [
+        passing(dataclasses.replace(few, shift=meta, shape=shape)) for shape in ((1, 8, 8), (3, 32, 32), (3, 512, 512))
+    ]
+    assert sizes == [4096, 2730, 256]
