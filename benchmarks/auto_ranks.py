@@ -6,19 +6,21 @@ anew for each seed; the policy does not know the order. Fixed width 1 puts all t
 workers to one trial after the other. ``--noise`` makes trainings take other times than were foretold: each candidate by
 a factor of its own, log-normal. With ``--halving`` a rule pauses trials at rungs, so that each leg has its own width.
 
-``--real`` searches by training instead, on two workers of this machine: a few large candidates and many small ones, on
-digits or made images, 1, 2 and auto in turn.
+``--real`` searches by training instead, on two workers of this machine: two large candidates and ten small ones on
+made images, with 1, 2 and auto in turn, each order of the candidates the same for all three. The machine is the
+calibrated one, calibrated now if it was not yet.
 """
 
 import math
 import statistics
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from common import arguments, conclude
+from common import arguments, conclude, spread
 
 from detol import wire
 from detol.execution.simulated import Answer, SimulatedClock, SimulatedExecutor
@@ -26,6 +28,7 @@ from detol.graph.ops import op
 from detol.graph.topology import Topology, chain
 from detol.results.memory import MemoryDatabase
 from detol.results.weights import NoWeights
+from detol.run import run_parts
 from detol.scaling.auto import Auto
 from detol.scaling.forecast import Forecast
 from detol.scaling.machine import Machine, cached
@@ -39,6 +42,7 @@ from detol.search.task import Task
 from detol.spaces.decisions import Choice, Decisions
 from detol.spaces.space import DecisionSpace
 from detol.tracking.null import NullTracker
+from detol.workers.local_ray import LocalRay
 
 SHAPE, OUTPUTS, SAMPLES, BATCH, EPOCHS = (3, 32, 32), 10, 50_000, 256, 27
 SMALL, LARGE = (16, 24, 32), (96, 128, 192)
@@ -220,19 +224,92 @@ _KINDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
 }
 
 
+def real(args: Any) -> dict[str, Any]:
+    """Search by training on two workers of this machine, with fixed 1, fixed 2 and auto in turn."""
+    from data_parallel import made
+
+    from detol.calibrated import machine
+    from detol.workers.pool import RayExecutor
+
+    workers, rows, epochs = 2, 512 if args.quick else 2048, 3
+    data, batch, side = made(16, rows), 64, 16
+    known = machine("cpu", workers, say=print)
+    forecast = Forecast(
+        replace(known, crowd=(known.slowdown(workers),)),
+        shape=(3, side, side),
+        outputs=10,
+        samples=rows,
+        validation=len(data.validation),
+        batch=batch,
+        value_bytes=1,
+    )
+    sizes = [(8, 2)] * (4 if args.quick else 10) + [(64, 3)] * (1 if args.quick else 2)
+    seconds: dict[str, list[float]] = {"1": [], "2": [], "auto": []}
+    widths_used: list[list[int]] = []
+    held = LocalRay.acquire(workers, None, 0)
+    held.wait()
+    for repeat in range(1 if args.quick else 3):
+        rng = np.random.default_rng(repeat)
+        order = rng.permutation(len(sizes))
+        decided = [Decisions(channels=sizes[k][0], depth=sizes[k][1], copy=int(k)) for k in order]
+        candidates = [Candidate(each, network(each), Origin.SAMPLE) for each in decided]
+        for name, width, policy in (("1", 1, None), ("2", 2, None), ("auto", 1, Auto(forecast, least=1.0))):
+            task = Task(
+                SPACE,
+                Recipe(batch_size=batch),
+                data.digest,
+                epochs,
+                [Objective("val_loss", minimise=True)],
+                limits=Limits(trials=len(candidates)),
+                width=width,
+                widths=policy,
+                references=False,
+                reuse="never",
+            )
+            executor = RayExecutor(data, workers=workers, device="cpu")
+            while executor.free() < workers:
+                time.sleep(0.05)
+            began = time.monotonic()
+            found = run_parts(
+                task,
+                name="mixed",
+                strategy=Listed(candidates),
+                stopper=wire.stopper("none", epochs=epochs),
+                executor=executor,
+                store=MemoryDatabase().create_search("mixed", {}, {"digest": data.digest}, task.recipe),
+                tracker=NullTracker(),
+            )
+            seconds[name].append(time.monotonic() - began)
+            if name == "auto":
+                widths_used.append([trial.width for trial in found.trials])
+            print(name, seconds[name], [(trial.width, str(trial.state)) for trial in found.trials], flush=True)
+    held.release()
+    ratio = [a / min(one, two) for a, one, two in zip(seconds["auto"], seconds["1"], seconds["2"], strict=True)]
+    return {
+        "what": "seconds of a search by training: --ranks auto over the better of fixed 1 and 2, on 2 CPU workers",
+        "small": sizes.count((8, 2)),
+        "large": sizes.count((64, 3)),
+        "seconds": {name: spread(values) for name, values in seconds.items()},
+        "auto_over_better_fixed": spread(ratio),
+        "widths_of_auto": widths_used,
+        "machine": known.as_dict(),
+    }
+
+
 def main() -> None:
     """Run the comparison."""
     parser = arguments(__doc__ or "")
     parser.add_argument("--machine", default="guess-cpu", help=f"cached, or {', '.join(PRESETS)}")
     parser.add_argument("--device", default="cpu", help="of the cached machine")
     parser.add_argument("--machine-ranks", type=int, default=2, help="of the cached machine")
+    parser.add_argument("--real", action="store_true", help="search by training on two workers of this machine")
     parser.add_argument("--seeds", type=int, default=0, help="mixes drawn of each kind (default: 20, 5 with --quick)")
     parser.add_argument(
         "--noise", type=float, default=0.0, help="spread of the logarithm of times that are not foretold"
     )
     args = parser.parse_args()
     args.seeds = args.seeds or (5 if args.quick else 20)
-    conclude(simulated(args), args.json)
+    conclude(real(args) if args.real else simulated(args), args.json)
 
 
 if __name__ == "__main__":
