@@ -57,16 +57,20 @@ class Group:
     generation = 0
     lost: tuple[str, ...] = ()
     before_abort: Callable[[], None] | None = None
-    _marks = 0
+    _marks = _work = 0
     _waiting = False
 
     def mark(self) -> None:
         """Say that a point of the training has been passed; all ranks pass the same ones."""
         self._marks += 1
 
+    def work(self) -> None:
+        """Say that something is done between two points: the watchdog need not bite."""
+        self._work += 1
+
     def pulse(self) -> Pulse:
         """Return a sign of life; called by other threads."""
-        return Pulse(self.generation, self._marks, self._waiting)
+        return Pulse(self.generation, self._marks, self._waiting, self._work)
 
     def wrap(
         self,

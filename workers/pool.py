@@ -25,9 +25,10 @@ from detol.errors import UsageError, WorkerLost
 from detol.search.records import Ended, Event, Job, Report, Reported, State
 from detol.workers.actor import TRAINING, Worker
 from detol.workers.data.packed.nodes import shipped, spread
+from detol.workers.elastic import roll
 from detol.workers.elastic.gangs import Gangs
 from detol.workers.elastic.plan import Plan
-from detol.workers.elastic.roll import STEP_LIMIT, Kill, Roll
+from detol.workers.elastic.roll import Kill, Roll
 from detol.workers.entry import Entry
 from detol.workers.local_ray import LocalRay
 from detol.workers.outcome import one_line
@@ -66,7 +67,8 @@ class RayExecutor:
         runtime_env: of the workers, as Ray takes it (``py_modules`` to ship detol to other nodes).
         step_limit: seconds in which at least one rank of a job has to come to the next point of its training; then
             the ranks whose step does not return are killed: the others go on without them, and where nobody does the
-            job is TIMED_OUT. Entries that never call their group are not watched.
+            job is TIMED_OUT. Entries that never call their group are not watched. By default ``DETOL_STEP_LIMIT`` of
+            the environment, or 900.
         stall: seconds without a sign of life after which a process is killed; by default 8, and 60 where no other rank
             waits for it.
 
@@ -87,16 +89,17 @@ class RayExecutor:
         weights: bool = True,
         grace: float = GRACE,
         runtime_env: Mapping[str, Any] | None = None,
-        step_limit: float = STEP_LIMIT,
+        step_limit: float | None = None,
         stall: float | None = None,
     ) -> None:
         if workers < 1 or not 1 <= ranks <= workers:
             raise UsageError(f"workers >= ranks >= 1 is needed, got {workers} workers and {ranks} ranks: add workers")
         self._data = None if data is None else data.without_test()
         self._device, self._address, self._grace = device, address, grace
-        self._ranks, self._step_limit, self._stall = ranks, step_limit, stall
+        self._ranks, self._stall = ranks, stall
+        self._step_limit = roll.step_limit() if step_limit is None else step_limit
         self._options: dict[str, Any] = {"entry": entry, "threads": threads, "weights": weights}
-        self._options |= {"patience": min(step_limit, 86400.0), "wide": ranks > 1}
+        self._options |= {"patience": min(self._step_limit, 86400.0), "wide": ranks > 1}
         self._gangs, self._warned = Gangs(), False
         self._runtime_env = dict(runtime_env or {})
         self._seats = [Seat(number) for number in range(workers)]
@@ -136,8 +139,8 @@ class RayExecutor:
             for seat in seats:
                 seat.state = "busy"
             deadline = time.monotonic() + job.limit + self._grace
-            roll = Roll(job.width, stall=self._stall, limit=self._step_limit)
-            run = Run(next(self._tickets), job, seats, deadline, roll)
+            watched = Roll(job.width, stall=self._stall, limit=self._step_limit)
+            run = Run(next(self._tickets), job, seats, deadline, watched)
             self._runs[job.number] = run
         if job.width > 1:
             self._warn(seats[0].about.warning)

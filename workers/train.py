@@ -357,7 +357,12 @@ class Training:
         rows, group = self._data.validation, self._group
         group.settle(self.model)
         shard = group.shard(len(rows))
-        output = group.gather(forward(self.model, self._data, rows.x[shard], self._recipe))
+        # No rank meets another while it validates, which may take long: each batch says that it is alive.
+        alive = self.model.register_forward_hook(lambda *_: group.work())
+        try:
+            output = group.gather(forward(self.model, self._data, rows.x[shard], self._recipe))
+        finally:
+            alive.remove()
         target = rows.y.to(output.device)
         loss = self._criterion(output, target).item() / len(rows)
         natural = self._criterion.natural(output)

@@ -1,7 +1,7 @@
 """What the ranks of a trial and the one who watches over them tell each other. No torch here."""
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from detol.errors import WorkerLost
 
@@ -41,11 +41,14 @@ class Pulse:
         marks: how many points of the training it has passed in that group; all ranks pass the same points in the same
             order. 0: before the first, or it runs something that marks none.
         waiting: whether it lost contact with the others and waits for a plan.
+        work: counts what it does between two points; ranks do not do equally much there, so pulses are not compared
+            by it.
     """
 
     generation: int = 0
     marks: int = 0
     waiting: bool = False
+    work: int = field(default=0, compare=False)
 
 
 class Orders:

@@ -6,9 +6,12 @@ passes no point of the training any more. Whoever is given up is killed before t
 trains on in a group that it does not belong to.
 """
 
+import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from detol.errors import UsageError
 from detol.search.records import State
 from detol.workers.elastic.plan import Plan, Pulse
 
@@ -18,8 +21,28 @@ LONE_STALL = 60.0
 """Likewise for a rank on its own: nobody waits for it."""
 STEP_LIMIT = 900.0
 """Seconds in which at least one rank has to pass a point of the training, once the first was passed."""
+LIMIT_VARIABLE = "DETOL_STEP_LIMIT"
+"""Environment variable with another number of seconds for that."""
 _LONGEST_GAP = 2.0
 """Seconds between two looks that count as silence: longer ones are the fault of the one who looks."""
+
+
+def step_limit() -> float:
+    """Return the seconds in which a step has to end, as the environment says.
+
+    Raises:
+        UsageError: it says no number > 0.
+    """
+    text = os.environ.get(LIMIT_VARIABLE, str(STEP_LIMIT))
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = math.nan
+    if not limit > 0:
+        raise UsageError(
+            f"{LIMIT_VARIABLE} must be a number of seconds > 0, got {text!r}: leave it out for {STEP_LIMIT:g}"
+        )
+    return limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +90,8 @@ class Roll:
         """Take note of a sign of life."""
         if rank in self._present:
             self._heard.add(rank)
-            if pulse != self._present[rank]:
+            before = self._present[rank]
+            if (pulse, pulse.work) != (before, before.work):
                 self._quiet = 0.0
             self._present[rank] = pulse
 

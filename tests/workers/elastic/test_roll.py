@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from detol.errors import UsageError
 from detol.search.records import State
 from detol.workers.elastic.plan import Plan, Pulse
-from detol.workers.elastic.roll import Kill, Roll
+from detol.workers.elastic.roll import Kill, Roll, step_limit
 
 
 def looks(roll, seconds, *, start=0.0, pulses=None, step=0.5):
@@ -97,6 +98,26 @@ def test_where_nobody_can_be_told_from_the_others_all_are_ended(width):
 def test_an_entry_that_marks_nothing_is_left_alone():
     roll = Roll(1, limit=10.0)
     assert looks(roll, 1000.0, pulses=lambda _: {0: Pulse()}) == []
+
+
+def test_one_who_works_between_two_points_is_not_stuck():
+    roll = Roll(2, limit=10.0)
+    assert looks(roll, 100.0, pulses=lambda now: {0: Pulse(0, 5, work=int(now)), 1: Pulse(0, 6)}) == []
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "soon", "nan"])
+def test_a_limit_that_is_none_is_refused_in_one_line(monkeypatch, text):
+    monkeypatch.setenv("DETOL_STEP_LIMIT", text)
+    with pytest.raises(UsageError, match="DETOL_STEP_LIMIT must be a number of seconds > 0") as error:
+        step_limit()
+    assert "\n" not in str(error.value)
+
+
+def test_the_limit_may_be_set(monkeypatch):
+    monkeypatch.delenv("DETOL_STEP_LIMIT", raising=False)
+    assert step_limit() == 900.0
+    monkeypatch.setenv("DETOL_STEP_LIMIT", "60")
+    assert step_limit() == 60.0
 
 
 def test_a_connection_that_broke_though_all_live_is_made_again_once_all_wait():
