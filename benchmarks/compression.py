@@ -59,7 +59,7 @@ def train(
     """Be one rank of two: train each way and seed; rank 0 appends a line to a file after each."""
     from detol.workers.data import read
     from detol.workers.evaluate import evaluate
-    from detol.workers.group import ProcessGroup, Rendezvous
+    from detol.workers.process_group import ProcessGroup, Rendezvous
     from detol.workers.tensors import load, use_threads
     from detol.workers.train import Training
 
@@ -96,7 +96,7 @@ def train(
 
 def measure(name: str, ways: Sequence[str], seeds: int, folder: Path, epochs: int) -> list[dict[str, Any]]:
     """Return a row for each training on a set: those in the folder, and those that were missing there."""
-    from detol.workers.group import serve
+    from detol.workers.process_group import serve
 
     source, topology, _ = SETS[name]
     out = folder / f"{name}-{epochs}.jsonl"

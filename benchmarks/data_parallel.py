@@ -113,7 +113,8 @@ def rank_of(rank: int, width: int, device: str, port: int, folder: str) -> None:
 
     from detol.search.recipe import Recipe
     from detol.workers.elastic.plan import Rendezvous
-    from detol.workers.group import Group, ProcessGroup
+    from detol.workers.group import Group
+    from detol.workers.process_group import ProcessGroup
     from detol.workers.tensors import load
     from detol.workers.train import Training
 
@@ -143,7 +144,7 @@ def run(cases: Sequence[Case], width: int, device: str) -> list[float]:
     """Return the seconds of a step of each case, on some ranks."""
     from torch.multiprocessing.spawn import spawn
 
-    from detol.workers.group import serve
+    from detol.workers.process_group import serve
 
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "cases.json").write_text(json.dumps([asdict(case) for case in cases]))

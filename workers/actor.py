@@ -19,7 +19,8 @@ from detol.workers.seats import About, Finish
 
 if TYPE_CHECKING:
     from detol.workers.data.dataset import Dataset
-    from detol.workers.group import Group, ProcessGroup
+    from detol.workers.group import Group
+    from detol.workers.process_group import ProcessGroup
 
 TRAINING = "detol.workers.train:run"
 _TOGETHER = (State.DIVERGED, State.TIMED_OUT)
@@ -87,7 +88,7 @@ class Worker:
     @ray.method(concurrency_group="control")  # type: ignore[untyped-decorator,unused-ignore]
     def serve(self, ticket: int, here: bool) -> "Rendezvous":
         """Open a meeting point for a job's ranks; ``here`` tells whether all of them are on this node."""
-        from detol.workers.group import serve
+        from detol.workers.process_group import serve
 
         host = "127.0.0.1" if here else ray.util.get_node_ip_address()
         store, place = serve(host)
@@ -156,7 +157,8 @@ class Worker:
         yield Finish(state, reason, weights, extra, recycle=recycle, kept=kept)
 
     def _group(self, ticket: int, job: Job, rank: int, name: int, place: "Rendezvous | None") -> "Group":
-        from detol.workers.group import Group, ProcessGroup
+        from detol.workers.group import Group
+        from detol.workers.process_group import ProcessGroup
 
         if job.width == 1:
             return Group()
@@ -171,7 +173,7 @@ class Worker:
 
     def _leave(self, group: "Group", name: int, *, clean: bool) -> bool:
         """Keep the group of a job that is over, if all of its ranks came to this end together; otherwise close it."""
-        from detol.workers.group import ProcessGroup
+        from detol.workers.process_group import ProcessGroup
 
         if not isinstance(group, ProcessGroup):
             return False

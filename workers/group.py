@@ -1,48 +1,25 @@
-"""The data-parallel group of a trial: one rank alone, or several that train together and agree on everything.
+"""The data-parallel group of a trial: one rank alone; several are :class:`detol.workers.process_group.ProcessGroup`.
 
-All ranks make the same calls in the same order. Every wait ends after the group's ``patience``, or when a peer's
-process is gone. Survivors may meet again (:meth:`ProcessGroup.reform`): ranks are numbered anew then, and whatever was
-wrapped has to be wrapped again.
+All ranks make the same calls in the same order. Survivors of a rank that dies may meet again (``reform``): ranks are
+numbered anew then, and whatever was wrapped has to be wrapped again.
 """
 
 import contextlib
-import inspect
-import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from detol.errors import WorkerLost
-from detol.workers.elastic import connection
-from detol.workers.elastic.connection import Connection, PrefixStore, TCPStore, is_collective, use_loopback
-from detol.workers.elastic.plan import Orders, Plan, Pulse, Rendezvous
-from detol.workers.outcome import exhausted
-from detol.workers.sync_norm import synchronise_norms
+from detol.workers.elastic.plan import Plan, Pulse
 
 if TYPE_CHECKING:
     from detol.workers.communication import Communication
 
-PATIENCE = 120.0
-"""Seconds a rank waits for the others before it gives the trial up as lost."""
-
-__all__ = ["Group", "ProcessGroup", "Rendezvous", "plain", "serve"]
-
-# Buffers are averaged once an epoch (settle) instead of sent at every step; torch 2.13 renamed the option.
-_QUIET_BUFFERS: dict[str, Any] = (
-    {"forward_sync_buffers": False}
-    if "forward_sync_buffers" in inspect.signature(DistributedDataParallel.__init__).parameters
-    else {"broadcast_buffers": False}
-)
-
 
 class Group:
-    """A rank on its own: everything is already agreed. The base of :class:`ProcessGroup`.
+    """A rank on its own: everything is already agreed. The base of those of several ranks.
 
     Attributes:
         rank: of this process, from 0, among those that are left.
@@ -141,231 +118,6 @@ class Group:
 
     def close(self) -> None:
         """Leave the group; idempotent."""
-
-
-def serve(host: str = "127.0.0.1", patience: float = PATIENCE) -> tuple[Any, Rendezvous]:
-    """Open the store of a new group on a free port; keep it until the group is closed. Called by rank 0."""
-    return connection.serve(host, patience)
-
-
-class ProcessGroup(Group):
-    """One rank of several processes.
-
-    Args:
-        place: where rank 0 serves the store.
-        rank: of this process, from 0.
-        width: how many ranks there are, >= 2.
-        backend: ``nccl`` when each rank has a CUDA device of its own, otherwise ``gloo``.
-        store: rank 0's own store, from :func:`serve`; the others connect.
-        patience: seconds before a wait for the others fails.
-        orders: where plans for a new group arrive; without it the death of a rank ends the trial.
-
-    Raises:
-        WorkerLost: the others did not come in time.
-    """
-
-    def __init__(
-        self,
-        place: Rendezvous,
-        rank: int,
-        width: int,
-        *,
-        backend: str = "gloo",
-        store: Any = None,
-        patience: float = PATIENCE,
-        orders: Orders | None = None,
-    ) -> None:
-        self.rank, self.width = rank, width
-        self._backend, self._patience = backend, patience
-        self._link: Connection | None = None
-        self.begin(orders)
-        try:
-            with self.guarded():
-                self._join(place, store)
-        except WorkerLost as error:
-            self.reform(error, 0)
-
-    def begin(self, orders: Orders | None) -> None:
-        """Get ready for another trial of the same ranks in the same order; only when none was lost."""
-        self._orders, self._member = orders, self.rank
-        self._members = tuple(range(self.width))
-        self.generation, self._marks, self._waiting, self.lost, self.before_abort = 0, 0, False, (), None
-
-    @property
-    def member(self) -> int:
-        """The rank that this process had as the trial began."""
-        return self._member
-
-    def _join(self, place: Rendezvous, store: Any = None) -> None:
-        use_loopback(place.host)
-        if store is None:
-            store = TCPStore(place.host, place.port, is_master=False, timeout=timedelta(seconds=self._patience))
-        self._store = store
-        named = PrefixStore(f"generation-{self.generation}", store)
-        self._assemble(named)
-        self._link = Connection(named, self.rank, self.width, backend=self._backend, patience=self._patience)
-
-    def _assemble(self, store: Any) -> None:
-        """Wait until all ranks are here: forming a group with one that is not cannot be interrupted, this can."""
-        deadline = time.monotonic() + self._patience
-        store.add("here", 1)
-        pause = 0.001
-        while store.add("here", 0) < self.width:
-            if self._orders is not None and self._orders.newest() > self.generation:
-                raise WorkerLost("another group is to be formed")
-            if time.monotonic() > deadline:
-                raise WorkerLost(f"rank {self.rank} waited {self._patience:g} s for the others")
-            time.sleep(pause)
-            pause = min(2 * pause, 0.02)
-
-    @property
-    def _connection(self) -> Connection:
-        if self._link is None:
-            raise WorkerLost("the group is closed")
-        return self._link
-
-    def wrap(self, model: nn.Module, *, sync_norm: bool, communication: "Communication | None" = None) -> nn.Module:
-        """Return the model under DistributedDataParallel, its weights those of rank 0 unless survivors met again."""
-        if sync_norm:
-            model = synchronise_norms(model, self._connection.norms)
-        if not any(p.requires_grad for p in model.parameters()):
-            return model
-        # One input channel makes strides ambiguous, which DDP warns of; the copy it makes is right.
-        warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
-        options = communication.options(self._backend) if communication else {}
-        # Survivors have agreed on the weights already, and each keeps its own running statistics until they settle.
-        fresh = self.generation == 0
-        wrapped = DistributedDataParallel(
-            model, gradient_as_bucket_view=True, init_sync=fresh, **_QUIET_BUFFERS, **options
-        )
-        if communication:
-            communication.attach(wrapped)
-        # A rank that never comes back from its forward pass is told by this from those that wait for its gradients.
-        wrapped.register_forward_hook(lambda *_: self.mark())
-        return wrapped
-
-    def meet(self, flags: Sequence[bool], values: Sequence[float] = ()) -> tuple[tuple[bool, ...], tuple[float, ...]]:
-        """Return for each flag whether any rank raised it, and each value summed; one small message."""
-        self.mark()
-        message = torch.tensor([*map(float, flags), *values], dtype=torch.float64)
-        dist.all_reduce(message, group=self._connection.control)
-        self.mark()
-        found = message.tolist()
-        return tuple(flag > 0 for flag in found[: len(flags)]), tuple(found[len(flags) :])
-
-    def total(self, values: Tensor) -> Tensor:
-        """Return the elementwise sum over the ranks, on the host."""
-        self.mark()
-        summed = values.detach().cpu().clone()
-        dist.all_reduce(summed, group=self._connection.control)
-        return summed
-
-    def gather(self, rows: Tensor) -> Tensor:
-        """Return the rows of all ranks in the order of the ranks, on the host."""
-        self.mark()
-        control = self._connection.control
-        mine = rows.detach().cpu().contiguous()
-        sizes = torch.zeros(self.width, dtype=torch.int64)
-        sizes[self.rank] = len(mine)
-        dist.all_reduce(sizes, group=control)
-        longest = int(sizes.max())
-        padded = mine.new_zeros((longest, *mine.shape[1:]))
-        padded[: len(mine)] = mine
-        parts = [torch.empty_like(padded) for _ in range(self.width)]
-        dist.all_gather(parts, padded, group=control)
-        return torch.cat([part[:size] for part, size in zip(parts, sizes.tolist(), strict=True)])
-
-    def share(self, payload: bytes, source: int) -> bytes:
-        """Return the payload of the rank ``source``; those of the others are ignored."""
-        self.mark()
-        control = self._connection.control
-        size = torch.tensor([len(payload)])
-        dist.broadcast(size, source, group=control)
-        if not int(size):
-            return b""
-        mine = self.rank == source
-        data = torch.frombuffer(bytearray(payload), dtype=torch.uint8) if mine else torch.empty(int(size)).byte()
-        dist.broadcast(data, source, group=control)
-        return data.numpy().tobytes()
-
-    def settle(self, model: nn.Module) -> None:
-        """Average the floating-point buffers over the ranks."""
-        buffers = [b for b in model.buffers() if b.is_floating_point()]
-        if buffers:
-            mean = self.total(torch.cat([b.flatten() for b in buffers])) / self.width
-            for buffer, part in zip(buffers, torch.split(mean, [b.numel() for b in buffers]), strict=True):
-                buffer.copy_(part.view_as(buffer))
-
-    @contextlib.contextmanager
-    def guarded(self) -> Iterator[None]:
-        """Turn the failure of a collective call into :class:`WorkerLost`."""
-        try:
-            yield
-        except (RuntimeError, ValueError) as error:
-            # Whatever fails once another group is wanted was broken off, unless memory ran out.
-            broken = self._orders is not None and self._orders.newest() > self.generation and not exhausted(error)
-            if broken or is_collective(error):
-                raise WorkerLost(f"rank {self.rank} lost contact with the others: {error}") from error
-            raise
-
-    def interrupt(self, plan: Plan) -> None:
-        """Take a plan for a new group, and let calls that wait for the old one fail; called by another thread."""
-        link = self._link  # the old one: as soon as the plan is known there may be another
-        if self._orders is not None:
-            self._orders.give(plan)
-        if link is not None:
-            link.abort(self.before_abort)
-
-    def reform(self, error: WorkerLost, step: int) -> None:
-        """Leave the broken group, wait for the plan of a new one and form it with the survivors.
-
-        Ranks are numbered anew in the old order, so the lowest survivor is rank 0. Tried again with the next plan when
-        another rank dies meanwhile.
-
-        Args:
-            error: why.
-            step: completed on this rank, counted over the whole training, for the record.
-
-        Raises:
-            WorkerLost: there is nobody who makes plans, none came, or this rank has no part in it.
-        """
-        if self._orders is None:
-            raise error
-        self._waiting = True
-        self._leave()
-        while True:
-            plan = self._orders.wait(self.generation, self._patience)
-            self.generation, self._marks = plan.generation, 0
-            if self._member not in plan.members or plan.place is None:
-                raise WorkerLost(plan.reason or f"rank {self._member} was given up: {error}") from error
-            self.rank, self.width = plan.members.index(self._member), len(plan.members)
-            try:
-                with self.guarded():
-                    self._join(plan.place)
-            except WorkerLost:
-                self._leave()
-                continue
-            except RuntimeError as fault:  # the device itself may be spoilt
-                raise WorkerLost(f"rank {self._member} cannot form a group: {fault}") from fault
-            gone = [str(member) for member in self._members if member not in plan.members]
-            if gone:
-                self.lost = (*self.lost, f"{', '.join(gone)} at step {step}")
-            self._members = plan.members
-            self._waiting = False
-            return
-
-    def _leave(self) -> None:
-        link, self._link, self._store = self._link, None, None
-        if link is not None:
-            link.abort(self.before_abort)
-            link.close()
-
-    def close(self) -> None:
-        """Leave the group; idempotent, and quiet when the others are gone already."""
-        link, self._link = self._link, None
-        if link is not None:
-            link.close()
-        self._store = None
 
 
 def plain(model: nn.Module) -> nn.Module:

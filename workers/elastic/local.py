@@ -62,7 +62,7 @@ class LocalRanks:
     ) -> None:
         context = multiprocessing.get_context("forkserver")
         # The second is what DistributedDataParallel loads when it is made for the first time.
-        context.set_forkserver_preload(["detol.workers.train", "torch._dynamo"])
+        context.set_forkserver_preload(["detol.workers.train", "detol.workers.process_group", "torch._dynamo"])
         self.roll = Roll(width, stall=stall, **({} if limit is None else {"limit": limit}))
         self.plans: list[Plan] = []
         self.kills: list[Kill] = []
@@ -161,7 +161,7 @@ class _Rank:
         return self.first
 
     def _answer(self) -> None:
-        from detol.workers.group import serve
+        from detol.workers.process_group import serve
 
         with contextlib.suppress(EOFError, OSError):
             while True:
@@ -185,7 +185,8 @@ class _Rank:
 def _child(pipe: Pipe, rank: int, width: int, entry: str, arguments: tuple[Any, ...]) -> None:
     import torch
 
-    from detol.workers.group import Group, ProcessGroup
+    from detol.workers.group import Group
+    from detol.workers.process_group import ProcessGroup
 
     torch.set_num_threads(1)
     own = _Rank(pipe)

@@ -28,8 +28,9 @@ from detol.spaces.decisions import Decisions
 from detol.workers.communication import communicate
 from detol.workers.data import read
 from detol.workers.data.dataset import Split
-from detol.workers.group import Group, ProcessGroup, Rendezvous, serve
+from detol.workers.group import Group
 from detol.workers.optim import Optimiser
+from detol.workers.process_group import ProcessGroup, Rendezvous, serve
 from detol.workers.tensors import load
 from detol.workers.train import Training, run
 
