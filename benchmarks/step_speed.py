@@ -119,7 +119,9 @@ def speed(way: str, options: argparse.Namespace, dataset: Any, tensors: Any, rec
         return {"images_per_second": rates(count // loop.batch * loop.batch, seconds)}
     with stepping(way):
         first = detol_run(options.cell, tensors, recipe, options.epochs, 1)
-        others = [detol_run(cell, tensors, recipe, 1, 1) for cell in FURTHER[: options.further]]
+        # Eager steps need no set-up beyond the building of the network.
+        further = FURTHER[: options.further] if way != "eager" else ()
+        others = [detol_run(cell, tensors, recipe, 1, 1) for cell in further]
     if options.profile:
         profile(options.cell, tensors, recipe, way)
     return {
@@ -170,7 +172,7 @@ def accuracies(options: argparse.Namespace, dataset: Any, tensors: Any, recipe: 
             print(way, seed, ours[-1], f"{seconds[-1]:.1f} s", flush=True)
     return {
         "epochs": options.accuracy,
-        "plain": {"mean": statistics.fmean(plain), **spread(plain)},
+        "plain": {"mean": statistics.fmean(plain), **spread(plain)} if plain else "left out (--no-plain)",
         "detol": {"mean": statistics.fmean(ours), **spread(ours), "way": way},
         "detol_seconds": spread(seconds),
     }
@@ -188,7 +190,8 @@ def measure(options: argparse.Namespace, dataset: Any, tensors: Any, recipe: Rec
     if "plain" in ways:
         take("plain")
     seeds = SEEDS[: options.seeds] if options.accuracy else ()
-    tasks = [(options.cell, str(folder), options.accuracy, s, options.device, loop, options.count) for s in seeds]
+    about = (str(folder), options.accuracy)
+    tasks = [(options.cell, *about, seed, options.device, loop, options.count) for seed in seeds if options.plain]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max(1, len(tasks)), mp_context=context) as pool:
         began = time.perf_counter()
@@ -199,7 +202,8 @@ def measure(options: argparse.Namespace, dataset: Any, tensors: Any, recipe: Rec
             figures["first_compilation_seconds"] = first["setup"]
             print("compiled", first["engine"], f"{time.perf_counter() - began:.1f} s", flush=True)
         plain = [one.result() for one in pending]
-        print("plain, side by side", plain, f"{time.perf_counter() - began:.1f} s", flush=True)
+        if plain:
+            print("plain, side by side", plain, f"{time.perf_counter() - began:.1f} s", flush=True)
     for way in ways:
         if way != "plain":
             take(way)
@@ -217,6 +221,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=4, help="of each measurement, the first not counted")
     parser.add_argument("--further", type=int, default=len(FURTHER), help="further candidates whose set-up is measured")
     parser.add_argument("--accuracy", type=int, default=0, help="epochs of the comparison of accuracies; 0: none")
+    parser.add_argument("--no-plain", dest="plain", action="store_false", help="compare with accuracies known already")
     parser.add_argument("--seeds", type=int, default=len(SEEDS))
     parser.add_argument("--processes", type=int, default=8, help="of the plain loop's DataLoader")
     parser.add_argument("--precision", default=RECIPE.precision)
