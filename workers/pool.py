@@ -7,9 +7,7 @@ and each worker that starts, and puts events into a queue; one more owns Ray its
 import atexit
 import contextlib
 import itertools
-import os
 import queue
-import signal
 import sys
 import threading
 import time
@@ -32,7 +30,7 @@ from detol.workers.elastic.roll import Kill, Roll
 from detol.workers.entry import Entry
 from detol.workers.local_ray import LocalRay
 from detol.workers.outcome import one_line
-from detol.workers.seats import Finish, Run, Seat, node_shared
+from detol.workers.seats import Finish, Run, Seat, end_process, node_shared, spawn
 
 if TYPE_CHECKING:
     from detol.workers.data.dataset import Dataset
@@ -113,7 +111,7 @@ class RayExecutor:
         atexit.register(self.close)
         self._ray = LocalRay.acquire(workers, address, _size(self._data))
         self._openers: list[threading.Thread] = []
-        self._starter = _spawn(self._start, "start")
+        self._starter = spawn(self._start, "start")
 
     def free(self) -> int:
         """Return how many workers wait for a job.
@@ -144,7 +142,7 @@ class RayExecutor:
             self._runs[job.number] = run
         if job.width > 1:
             self._warn(seats[0].about.warning)
-        _spawn(self._conduct, f"job-{job.number}", run)
+        spawn(self._conduct, f"job-{job.number}", run)
 
     def cancel(self, number: int) -> None:
         """Ask all ranks of a trial to stop at their next step boundary."""
@@ -216,7 +214,7 @@ class RayExecutor:
                 self._broken = error
             return
         for seat in self._seats:
-            self._openers.append(_spawn(self._open, f"worker-{seat.number}", seat))
+            self._openers.append(spawn(self._open, f"worker-{seat.number}", seat))
 
     def _open(self, seat: "Seat") -> None:
         """Start the process of a seat; in a thread of its own, so that nobody waits for it."""
@@ -268,7 +266,7 @@ class RayExecutor:
                 self._gangs.forget(seat.number)
         if spoilt:
             _kill(seat.actor)
-            self._openers.append(_spawn(self._open, f"worker-{seat.number}", seat))
+            self._openers.append(spawn(self._open, f"worker-{seat.number}", seat))
 
     def _follow(self, run: Run) -> None:
         """Pass the reports of a job on until each of its ranks has finished, died or been killed."""
@@ -354,10 +352,10 @@ class RayExecutor:
         """Kill a process that may be stopped: Ray asks a worker to end itself, which such a one cannot."""
         _kill(seat.actor)
         if seat.about.node == ray.get_runtime_context().get_node_id():
-            _end(seat.about.pid)
+            end_process(seat.about.pid)
             return
         place = NodeAffinitySchedulingStrategy(seat.about.node, soft=False)
-        ray.remote(_end).options(num_cpus=0, scheduling_strategy=place).remote(seat.about.pid)
+        ray.remote(end_process).options(num_cpus=0, scheduling_strategy=place).remote(seat.about.pid)
 
     def _warn(self, warning: str) -> None:
         if warning and not self._warned:
@@ -395,17 +393,6 @@ def _on_node(runtime_env: Mapping[str, Any], node: str, function: Any, *argument
 def _kill(actor: Any) -> None:
     with contextlib.suppress(Exception):  # it may be dead already, or Ray gone
         ray.kill(actor, no_restart=True)
-
-
-def _end(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)
-
-
-def _spawn(target: Any, name: str, *arguments: Any) -> threading.Thread:
-    thread = threading.Thread(target=target, args=arguments, name=f"detol-{name}", daemon=True)
-    thread.start()
-    return thread
 
 
 def _size(data: "Dataset | None") -> int:

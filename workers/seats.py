@@ -1,5 +1,9 @@
 """What the pool keeps of its workers and of the jobs that run on them. No Ray here."""
 
+import contextlib
+import os
+import signal
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -129,6 +133,19 @@ class Run:
         finish = ends[rank]
         told = finish.reason if rank == first or self.job.width == 1 else f"rank {rank}: {finish.reason}"
         return state, told if finish.reason else "", ends.get(first, finish)
+
+
+def end_process(pid: int) -> None:
+    """Kill a process of this machine, also one that is stopped; not there any more is as good."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def spawn(target: Any, name: str, *arguments: Any) -> threading.Thread:
+    """Start a daemon thread."""
+    thread = threading.Thread(target=target, args=arguments, name=f"detol-{name}", daemon=True)
+    thread.start()
+    return thread
 
 
 def node_shared(seats: list[Seat]) -> bool:

@@ -21,7 +21,7 @@ from detol.search.stages import largest_part
 from detol.workers.augment import Augmenter
 from detol.workers.checkpoint import facts, pack
 from detol.workers.communication import communicate, gather, memory_of
-from detol.workers.elastic.survival import Survival
+from detol.workers.elastic.survival import Survival, first_wrap
 from detol.workers.entry import Item, Paused
 from detol.workers.evaluate import forward
 from detol.workers.group import Group, plain
@@ -115,7 +115,7 @@ class Training:
                 recompute(model)
             self._schedule = Schedule.of(rows, recipe, self._group.width, epochs)
             self._communication = communicate(model, recipe, self._group.width)
-            self._called = self._wrapped_first(model)
+            self._called = first_wrap(self._group, lambda: self._wrapped(model))
             self.model = plain(self._called)
             self._optimiser = Optimiser(self.model, self._communication.local(recipe))
             self._scale = LossScale(self._device) if recipe.precision == "float16" else None
@@ -196,15 +196,6 @@ class Training:
     def _wrap_again(self) -> None:
         self._called = self._wrapped(self.model)
         self._step = choose(self._learner())
-
-    def _wrapped_first(self, model: nn.Module) -> nn.Module:
-        """Wrap the network; a rank that dies before the first step is left behind like one that dies later."""
-        while True:
-            try:
-                with self._group.guarded():
-                    return self._wrapped(model)
-            except WorkerLost as error:
-                self._group.reform(error, 0)
 
     def _wrapped(self, model: nn.Module) -> nn.Module:
         return self._group.wrap(model, sync_norm=self._recipe.sync_norm, communication=self._communication)
@@ -357,12 +348,9 @@ class Training:
         rows, group = self._data.validation, self._group
         group.settle(self.model)
         shard = group.shard(len(rows))
-        # No rank meets another while it validates, which may take long: each batch says that it is alive.
-        alive = self.model.register_forward_hook(lambda *_: group.work())
-        try:
-            output = group.gather(forward(self.model, self._data, rows.x[shard], self._recipe))
-        finally:
-            alive.remove()
+        with group.alive(self.model):
+            mine = forward(self.model, self._data, rows.x[shard], self._recipe)
+        output = group.gather(mine)
         target = rows.y.to(output.device)
         loss = self._criterion(output, target).item() / len(rows)
         natural = self._criterion.natural(output)

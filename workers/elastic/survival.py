@@ -186,6 +186,20 @@ class Survival:
         return [Report(int(epoch), metrics, seconds) for epoch, metrics, seconds in json.loads(facts(payload)["curve"])]
 
 
+def first_wrap(group: Group, wrap: Callable[[], nn.Module]) -> nn.Module:
+    """Wrap a network for the first time; a rank that dies before that is left behind like one that dies later.
+
+    Raises:
+        WorkerLost: there is no going on.
+    """
+    while True:
+        try:
+            with group.guarded():
+                return wrap()
+        except WorkerLost as error:
+            group.reform(error, 0)
+
+
 def _loss(position: Position, model: nn.Module) -> Tensor:
     if position.loss is not None:
         return position.loss
