@@ -60,7 +60,8 @@ class Settings:
         hours: of consumed time; 0: no bound.
         trial_minutes: one attempt of a trial may take; 0: no bound.
         workers: how many train side by side; 0: one for each CPU core or GPU.
-        ranks: workers that train one trial together: ``auto`` or a number <= workers.
+        ranks: workers that train one trial together: a number <= workers, or ``auto``: for each trial what lets the
+            search end soonest (:mod:`detol.scaling.auto`).
         objective: metrics, the first is the primary one; ``METRIC:min`` minimises; empty: by the task.
         seed: of the search.
         name: unique; empty: made from the data's name.
@@ -156,7 +157,7 @@ class Settings:
 
     @property
     def width(self) -> int:
-        """Ranks of each trial; ``auto`` puts trials side by side, one rank each."""
+        """Ranks of each trial; with ``auto`` the least that one has."""
         return 1 if self.ranks == "auto" else int(self.ranks)
 
     def section(self, name: str) -> dict[str, Any]:

@@ -129,7 +129,10 @@ class Auto:
         return found
 
     def _remaining(self, other: Leg, correction: float) -> float:
-        return max(0.0, self._forecast.seconds(other, other.trial.width, correction) - other.seconds)
+        """Return the seconds that a running trial still takes; one that is late takes as long again as it has."""
+        foretold = self._forecast.seconds(other, other.trial.width, correction)
+        late = other.seconds > foretold / max(1, other.epochs)
+        return max(foretold - other.seconds, other.seconds if late else 0.0)
 
     def _times(self, leg: Leg, workers: int, correction: float) -> Times:
         return tuple(self._forecast.seconds(leg, width, correction) for width in self._widths(workers))

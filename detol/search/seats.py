@@ -51,7 +51,8 @@ class Seats:
         free = self._executor.free()
         situation = Situation(free, list(self._running()), list(self._waiting(trial, left)), left, self._ledger.ended)
         found = self._task.widths.choose(self._leg(trial), situation)
-        if found.ranks > free:
+        ranks = found.ranks if self._ledger.running else min(found.ranks, free)  # nobody is left to wait for
+        if ranks > free:
             self._held = trial.number
             return None
         self._held = -1
@@ -59,9 +60,9 @@ class Seats:
         if found.forecast > 0:
             extra[FORECAST] = found.forecast
         before = str(extra.get(WIDTHS, f"{trial.width}@0"))
-        if trial.epoch and int(before.split(",")[-1].split("@")[0]) != found.ranks:
-            extra[WIDTHS] = f"{before},{found.ranks}@{trial.epoch}"
-        return replace(trial, width=found.ranks, extra=extra)
+        if trial.epoch and int(before.split(",")[-1].split("@")[0]) != ranks:
+            extra[WIDTHS] = f"{before},{ranks}@{trial.epoch}"
+        return replace(trial, width=ranks, extra=extra)
 
     def began(self, number: int, until: int) -> None:
         """Note that a trial runs from now on, to an epoch (0: to its end)."""

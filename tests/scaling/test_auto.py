@@ -90,6 +90,13 @@ def test_a_large_one_waits_for_workers_that_are_free_soon_but_not_for_long():
     assert choose(leg(0, 1000.0), 1, running=late).ranks == 1
 
 
+def test_nobody_waits_long_for_one_that_is_late():
+    # It should have ended after 10 s, 5 s ago: who knows when it will.
+    late = [leg(1, 10.0, elapsed=15.0)]
+    assert choose(leg(0, 30.0), 1, running=late).ranks == 1
+    assert choose(leg(0, 30.0), 1, running=[leg(1, 10.0, elapsed=9.5)]).ranks == 2
+
+
 def test_what_wide_trials_cost_counts():
     # Without any parallel part a width gains nothing; with a slow start of the group neither.
     assert choose(leg(0, 1000.0), 4, Table(serial=1.0)).ranks == 1

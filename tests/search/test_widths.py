@@ -126,6 +126,15 @@ def test_a_trial_that_wants_more_workers_than_are_free_waits_and_nobody_overtake
     assert [situation.free for leg, situation in policy.asked if leg.trial.number == 1] == [2, *[2] * 8, 4]
 
 
+def test_a_policy_that_wants_too_much_gets_what_there_is():
+    class Greedy:
+        def choose(self, leg, situation):
+            return Width(99, "all and more")
+
+    _, trials, _ = search(Listed([2, 3]), widths=Greedy(), trials=2)
+    assert [(trial.width, trial.state) for trial in trials] == [(4, State.COMPLETED)] * 2
+
+
 def test_the_policy_sees_who_runs_who_waits_and_what_is_left():
     policy = Always(2, 3, 1, 1, 1)
     search(Listed([4, 4, 1, 1, 1]), widths=policy, trials=5)
