@@ -2,14 +2,14 @@
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from detol import wire
 from detol.config import Settings
-from detol.errors import DetolError, UsageError
+from detol.errors import DetolError, OutOfMemory, UsageError
 from detol.prepare import Prepared, read_data
 from detol.result import SearchResult
 from detol.results.rules import PUBLISHED
@@ -65,9 +65,13 @@ def weights_of(trial: Trial, dataset: "Dataset", recipe: Recipe, home: Path, say
 
 
 def test_of(trial: Trial, weights: bytes, dataset: "Dataset") -> dict[str, float]:
-    """Read the test split: return the metrics of a trial's weights on it."""
+    """Read the test split: return the metrics of a trial's weights on it, where it was trained if that is here."""
+    from detol.workers import devices
     from detol.workers.evaluate import evaluate
 
+    if trial.extra.get("device") == "cuda" and devices.gpus():
+        with suppress(OutOfMemory):  # workers may still hold the device
+            return evaluate(trial.candidate.topology, weights, dataset, "test", device="cuda")
     return evaluate(trial.candidate.topology, weights, dataset, "test")
 
 

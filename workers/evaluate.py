@@ -1,5 +1,6 @@
 """What a trained network says of samples, and how good that is."""
 
+import contextlib
 import math
 from typing import TYPE_CHECKING
 
@@ -30,9 +31,19 @@ def forward(model: nn.Module, data: Tensors, x: Tensor, recipe: Recipe | None = 
     """Return the outputs (N, outputs), float32, of a network in evaluation mode for raw samples (N, *shape)."""
     model.eval()
     count = passing(data)
-    with precision(recipe or Recipe(), data.device):
+    with precision(recipe or Recipe(), data.device), _exactly(recipe is None, data.device):
         parts = [model(data.standardised(part)).float() for part in torch.split(x, count) if len(part)]
     return torch.cat(parts) if parts else x.new_zeros((0, data.outputs), dtype=torch.float32)
+
+
+def _exactly(wanted: bool, device: torch.device) -> contextlib.AbstractContextManager[None]:
+    """Let an accelerator multiply float32 as the host does, with all digits: what is measured so is for the record."""
+    if device.type != "cuda" or not wanted:
+        return contextlib.nullcontext()
+    exact: contextlib.AbstractContextManager[None] = torch.backends.cudnn.flags(
+        enabled=True, benchmark=False, deterministic=False, allow_tf32=False
+    )
+    return exact
 
 
 def passing(data: Tensors) -> int:
