@@ -184,7 +184,9 @@ class Training:
 
     def _survive(self, error: WorkerLost) -> None:
         """Go on with the ranks that are left, behind the last step that one of them has completed."""
+        # What the old group had wrapped goes before the new one wraps: there may be no memory for both.
         self._called = self.model
+        self._step = choose(self._learner())
         self.position, self.curve = self._survival.recover(
             error,
             self.position,

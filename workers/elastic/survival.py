@@ -1,5 +1,6 @@
 """What a training does so that the death of a rank costs it the step under way, and no more."""
 
+import gc
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, replace
@@ -119,6 +120,7 @@ class Survival:
         position, reports = self._anchor.recover(position), list(curve)
         for parameter in self._model.parameters():
             parameter.grad = None  # part of what the old group had wrapped
+        _let_go(error)
         while True:
             self._group.reform(error, done(position))
             try:
@@ -198,6 +200,14 @@ def first_wrap(group: Group, wrap: Callable[[], nn.Module]) -> nn.Module:
                 return wrap()
         except WorkerLost as error:
             group.reform(error, 0)
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Free what an error's frames hold of the old group and its buffers: there may be no memory for both."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
+    gc.collect()
 
 
 def _loss(position: Position, model: nn.Module) -> Tensor:

@@ -70,6 +70,8 @@ def trains(group, data, topology, recipe, epochs, deaths=()):
 
     Yields the reports, then what it knows at its end.
     """
+    import weakref
+
     import detol.workers.train as module
     from detol.workers.train import Training
 
@@ -77,6 +79,14 @@ def trains(group, data, topology, recipe, epochs, deaths=()):
         end(group)
     training = Training(topology, data, recipe, epochs=epochs, seed=3, group=group)
     mine = {(where, epoch, step) for rank, where, epoch, step in deaths if rank == getattr(group, "member", 0)}
+    wrapped, wraps = weakref.ref(training._called), training._wrap_again
+    freed = []
+
+    def wrap_again():
+        freed.append(wrapped() is None)
+        wraps()
+
+    training._wrap_again = wrap_again
     before = training._survival.before
     forward = module.forward
 
@@ -100,7 +110,7 @@ def trains(group, data, topology, recipe, epochs, deaths=()):
     module.forward = validated
     yield from training.reports()
     state = torch.cat([tensor.flatten().double() for tensor in training.model.state_dict().values()])
-    yield {"lost": group.lost, "rank": group.rank, "width": group.width, "state": state.numpy()}
+    yield {"lost": group.lost, "rank": group.rank, "width": group.width, "state": state.numpy(), "freed": freed}
 
 
 def levels(group):

@@ -77,6 +77,7 @@ def test_the_curve_is_that_of_a_training_that_nobody_left(digits, alone, deaths,
             # A rank may have completed the step whose exchange failed for another.
             assert said in {text(word, whole, more) for word in words for more in (0, 1)}, (epoch, step)
         np.testing.assert_array_equal(last[rank]["state"], last[left[0]]["state"])
+        assert all(last[rank]["freed"])
 
 
 def place_of(word):
