@@ -1,6 +1,8 @@
 """Which kind of step a training takes."""
 
 import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD, AdamW
 
 from detol.workers.stepping.base import Learner, Step
@@ -49,9 +51,27 @@ def _eager(learner: Learner, wanted: str) -> str:
     if wanted == "eager":
         return "asked for"
     if learner.group.width > 1:
-        return f"{learner.group.width} ranks exchange gradients"
+        why = _several(learner, wanted)
+        if why:
+            return why
     if not isinstance(optimiser, SGD | AdamW):
         return f"optimiser {learner.recipe.optimiser} is not recorded"
     if learner.recomputed:
         return f"activations are recomputed: {learner.recomputed}"
+    return ""
+
+
+def _several(learner: Learner, wanted: str) -> str:
+    """Return why the step of several ranks is not recorded; empty when it is.
+
+    Only when it is asked for: a rank that waits in a recorded exchange for one that died is not told until the group's
+    patience is over.
+    """
+    called, width = learner.called, learner.group.width
+    if wanted == "auto":
+        return f"{width} ranks exchange gradients"
+    if not isinstance(called, DistributedDataParallel) or dist.get_backend(called.process_group) != "nccl":
+        return f"{width} ranks exchange gradients through the host"
+    if learner.recipe.communication != "plain" or learner.recipe.sync_norm:
+        return f"{width} ranks exchange more than plain gradients"
     return ""

@@ -6,11 +6,12 @@ each of which takes the host longer than the device.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from detol.workers.group import plain
 from detol.workers.outcome import exhausted, one_line
@@ -20,6 +21,7 @@ from detol.workers.stepping.blocks import Block, Key, Shared, blocks_of, functio
 from detol.workers.stepping.compiled import Compiler
 from detol.workers.stepping.eager import Eager, announce, backward, cuts
 from detol.workers.stepping.epoch import Batch, Epoch
+from detol.workers.stepping.exchange import Exchange
 from detol.workers.stepping.recorder import Recorder, Work
 from detol.workers.stepping.shadow import Shadow
 
@@ -28,21 +30,22 @@ Clock = Callable[[], float]
 
 @dataclass
 class Recorded:
-    """A recorded step for batches of one size, and the memory that it reads and writes."""
+    """A recorded step for global batches of one size, ``count``, and the memory that it reads and writes."""
 
+    count: int
     samples: Tensor
     draws: Tensor | None
     raw: Tensor | None
     loss: Tensor
     replay: Work
 
-    def take(self, batch: Batch, rows: Tensor) -> None:
-        """Copy a batch of the training samples to where the step reads it."""
-        self.samples.copy_(batch.samples)
+    def take(self, samples: Tensor, draws: Tensor | None, rows: Tensor) -> None:
+        """Copy this rank's part of a batch of the training samples to where the step reads it."""
+        self.samples.copy_(samples)
         if self.raw is not None:
-            self.raw.copy_(rows.index_select(0, batch.samples))
-        if self.draws is not None and batch.draws is not None:
-            self.draws.copy_(batch.draws)
+            self.raw.copy_(rows.index_select(0, samples))
+        if self.draws is not None and draws is not None:
+            self.draws.copy_(draws)
 
 
 class Graph:
@@ -51,7 +54,7 @@ class Graph:
     What cannot be recorded is done operation by operation from then on, and ``why`` says what it was.
 
     Args:
-        learner: what it works on; of one rank.
+        learner: what it works on.
         recorder: of the device.
         compiler: of blocks; ``None``: they are not compiled.
         budget: whether only blocks are compiled that pay (see :class:`~detol.workers.stepping.compiled.Compiler`).
@@ -75,6 +78,9 @@ class Graph:
         self._learner, self._recorder, self._compiler = learner, recorder, compiler
         self._budget, self._parts, self._clock = budget, parts, clock
         self._model = plain(learner.called)
+        called = learner.called
+        self._exchange = Exchange(called) if isinstance(called, DistributedDataParallel) else None
+        self._alone = replace(learner, called=self._model)
         self._dtype = element(learner.recipe)
         self._blocks = blocks_of(self._model)
         self._shadow = Shadow((weight for block in self._blocks.values() for weight in block.weights), self._dtype)
@@ -114,33 +120,41 @@ class Graph:
         if self._eager is not None:
             return self._eager(batch)
         recorded = self._recorded[len(batch)]
-        recorded.take(batch, self._learner.data.train.x)
+        recorded.take(*self._part(batch), self._learner.data.train.x)
         self._rate.fill_(batch.rate)
         recorded.replay()
         return recorded.loss
 
+    def _part(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """Return this rank's samples of a batch, and their draws."""
+        shard = self._learner.group.shard(len(batch))
+        return batch.samples[shard], None if batch.draws is None else batch.draws[shard]
+
     def _prepare(self, batch: Batch) -> None:
-        """Record the step for batches of this size, or give graphs up."""
+        """Record the step for batches of this size, or give graphs up, on all ranks."""
         began = self._clock()
-        kept = _Kept(self._learner, self._model)
+        kept, why = _Kept(self._learner, self._model), ""
         try:
             self._recorded[len(batch)] = self._record(batch, kept)
         except RuntimeError as error:
-            kept.restore()
-            self._recorded.clear()
             if exhausted(error):
                 raise
             why = f"the step cannot be recorded: {one_line(str(error))}"
+        if self._learner.group.agree((bool(why),))[0]:
+            kept.restore()
+            self._recorded.clear()
+            why = why or "another rank cannot record its step"
             self._eager = Eager(self._learner, why=why, parts=self._parts)
         self.seconds += self._clock() - began
 
     def _record(self, batch: Batch, kept: "_Kept") -> Recorded:
-        draws = None if batch.draws is None else batch.draws.clone()
+        mine, drawn = self._part(batch)
         loss = torch.zeros((), device=self._learner.data.device)
         # Samples that are fed from the host are fetched before the recorded step, not in it.
         x = self._learner.data.train.x
-        raw = None if isinstance(x, Tensor) else x.index_select(0, batch.samples).clone()
-        recorded = Recorded(batch.samples.clone(), draws, raw, loss, lambda: None)
+        raw = None if isinstance(x, Tensor) else x.index_select(0, mine).clone()
+        draws = None if drawn is None else drawn.clone()
+        recorded = Recorded(len(batch), mine.clone(), draws, raw, loss, lambda: None)
         self._rate.fill_(batch.rate)
         for group in self._learner.optimiser.inner.param_groups:
             if "capturable" in group:
@@ -157,17 +171,18 @@ class Graph:
 
     def _work(self, recorded: Recorded) -> None:
         """Take a step from the memory of a recording: what is recorded."""
-        learner = self._learner
+        learner = self._alone
         self._copies = self._shadow.fresh()
         with replaced({module: partial(self._forward, block) for module, block in self._blocks.items()}):
-            count = len(recorded.samples)
-            parts = cuts(count, self._parts)
-            loss = backward(learner, recorded.samples, recorded.draws, 1 / count, parts, recorded.raw)
+            parts = cuts(recorded.count // learner.group.width, self._parts)
+            loss = backward(learner, recorded.samples, recorded.draws, 1 / recorded.count, parts, recorded.raw)
             recorded.loss.copy_(loss)
         self._copies = {}
         self._shared.clear()
         if self._counters:
             torch._foreach_add_(self._counters, parts)
+        if self._exchange:
+            self._exchange()
         learner.update(self._rate)
 
     def _forward(self, block: Block, x: Tensor) -> Tensor:

@@ -86,6 +86,24 @@ def learn(group: Any) -> Any:
 
 
 @scenario
+def recorded(group: Any) -> Any:
+    """A recorded step exchanges by itself; the ranks end with one network, that of the eager training."""
+    from detol.workers.stepping.graph import Graph
+    from detol.workers.stepping.recorder import Rerun
+
+    found = {}
+    for parts in (1, 2):
+        recipe = Recipe(batch_size=37, accumulate=parts)  # shards of two sizes
+        eager, graph = (training(group, PLAIN, recipe=recipe) for _ in range(2))
+        graph._step = Graph(graph._learner(), Rerun(), parts=parts)
+        curves = [curve(one.reports()) for one in (eager, graph)]
+        model = fingerprint(graph.model)
+        numbers_of = [numbers(one.model) for one in (eager, graph)]
+        found[str(parts)] = {"kind": graph._step.kind, "curves": curves, "model": model, "numbers": numbers_of}
+    return found
+
+
+@scenario
 def pauses(group: Any) -> Any:
     """Pausing after each epoch, on the same ranks, changes nothing."""
     found = {}
