@@ -243,7 +243,8 @@ def real(args: Any) -> dict[str, Any]:
         batch=batch,
         value_bytes=1,
     )
-    sizes = [(8, 2)] * (4 if args.quick else 10) + [(64, 3)] * (1 if args.quick else 2)
+    small, large = (8, 2), (48, 2) if args.quick else (64, 3)
+    sizes = [small] * (4 if args.quick else 10) + [large] * (1 if args.quick else 2)
     seconds: dict[str, list[float]] = {"1": [], "2": [], "auto": []}
     widths_used: list[list[int]] = []
     held = LocalRay.acquire(workers, None, 0)
@@ -287,8 +288,8 @@ def real(args: Any) -> dict[str, Any]:
     ratio = [a / min(one, two) for a, one, two in zip(seconds["auto"], seconds["1"], seconds["2"], strict=True)]
     return {
         "what": "seconds of a search by training: --ranks auto over the better of fixed 1 and 2, on 2 CPU workers",
-        "small": sizes.count((8, 2)),
-        "large": sizes.count((64, 3)),
+        "small": sizes.count(small),
+        "large": sizes.count(large),
         "seconds": {name: spread(values) for name, values in seconds.items()},
         "auto_over_better_fixed": spread(ratio),
         "widths_of_auto": widths_used,

@@ -9,11 +9,15 @@ over the runs is compared with two predictions:
 * ``timed``: the planner told how long a step of this network takes on one rank, with as many samples as each rank has
   (what ``detol plan`` can know with one device); crowding, the ring and the small messages are predicted.
 
+On CUDA all steps are recorded graphs (``--step graph``), those of several ranks too; ``--step auto`` takes steps as
+searches do, where several ranks step eagerly.
+
 Weak scaling (``--device cuda``) is of a network of ResNet-50's size in bfloat16 at 224 x 224, the same samples for each
 rank. On one machine with two GPUs: ``python benchmarks/data_parallel.py --device cuda --json``.
 """
 
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -239,10 +243,15 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=96, help="of each rank, of the large network")
     parser.add_argument("--no-weak", action="store_true", help="leave the large network out")
     parser.add_argument("--weak", action="store_true", help="weak scaling on a CPU too, of the small network")
+    parser.add_argument(
+        "--step", default="graph", help="DETOL_STEP on cuda: graph (also of several ranks), eager, auto"
+    )
     parser.add_argument("--machine", default="", help="file of a calibration, instead of measuring")
     parser.add_argument("--keep", default="", help="write the calibration to this file")
     args = parser.parse_args()
     widths = _widths(args)
+    if args.device == "cuda":
+        os.environ["DETOL_STEP"] = args.step  # ranks inherit it
     args.repeats = args.repeats or (1 if args.quick else 3)
     small = Case(args.network, args.batch or (256 if args.device == "cuda" else 64), 32)
     if args.quick:
@@ -251,6 +260,7 @@ def main() -> None:
     figures: dict[str, Any] = {
         "what": "seconds of a step by ranks, measured and foretold",
         "quick": args.quick,
+        "step": args.step if args.device == "cuda" else "eager",
         "runs": args.repeats,
         "machine": machine.as_dict(),
         "strong": {"network": small.network, "rows": strong(small, widths, args, machine)},

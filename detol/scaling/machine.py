@@ -33,6 +33,9 @@ class Machine:
         layer: of starting one layer's work, whatever its size.
         tensor: of one parameter tensor in the optimiser, whatever its size.
         step: of what is left of a step.
+        layer_wide: of starting a layer where several ranks train together, whose steps may not be recorded in a graph
+            as those of one are; 0: as alone.
+        step_wide: of what is left of such a step, likewise.
         queued: whether a device works through a queue (a GPU): starting overlaps with computing.
         joined: whether convolutions of a batch are one product (:func:`detol.scaling.rates.seconds`).
         link: between ranks of one host.
@@ -61,6 +64,8 @@ class Machine:
     layer: float = 0.0
     tensor: float = 0.0
     step: float = 0.0
+    layer_wide: float = 0.0
+    step_wide: float = 0.0
     queued: bool = False
     joined: bool = True
     across: Link | None = None
@@ -79,6 +84,11 @@ class Machine:
         """Return it with computing that takes so many times longer: products and values, not starts and messages."""
         rates = {kind: replace(rate, peak=rate.peak / times) for kind, rate in self.rates.items()}
         return replace(self, rates=rates, norm=self.norm * times, free=self.free * times)
+
+    def starts(self, layers: int, tensors: int, width: int) -> float:
+        """Return the seconds that starting a step's work takes, of so many layers and parameter tensors."""
+        layer, one = (self.layer, self.step) if width == 1 or not self.layer_wide else (self.layer_wide, self.step_wide)
+        return one + layer * layers + self.tensor * tensors
 
     def between(self, width: int) -> Link:
         """Return the link that bounds a ring of some ranks: the one across hosts as soon as it is in it."""
@@ -129,7 +139,8 @@ class Machine:
         Raises:
             ValueError: a negative time, an overlap outside [0, 1], a crowd that speeds up, no bandwidth.
         """
-        for name in ("norm", "free", "sample", "update", "layer", "tensor", "step", "setup", "agree"):
+        times = ("norm", "free", "sample", "update", "layer", "tensor", "step", "layer_wide", "step_wide")
+        for name in (*times, "setup", "agree"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
                 raise ValueError(f"{name} is in seconds, >= 0, got {getattr(self, name)!r}")
         if not 0 <= self.overlap <= 1:

@@ -100,7 +100,7 @@ def step(
     compute = crowd * sum(_layer_times(work, machine, thick)) * local / thick
     skinny = max(0.0, crowd * sum(times) - compute)
     optimiser = crowd * machine.update * work.params
-    starts = scale * (machine.step + machine.layer * len(work.layers) + machine.tensor * work.tensors)
+    starts = scale * machine.starts(len(work.layers), work.tensors, width)
     if machine.queued:  # what the device computes hides what the host starts
         starting = optimiser + max(0.0, starts - compute - skinny - optimiser)
     else:

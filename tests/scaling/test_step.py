@@ -89,6 +89,13 @@ def test_a_queue_hides_starts_behind_computing():
     assert short.bound == STARTING
 
 
+def test_several_ranks_may_start_their_work_otherwise():
+    machine = machine_of(layer=1e-6, step=1e-5, layer_wide=1e-3, step_wide=1e-2, link=Link(1e30))
+    assert step(TWO, machine, 64, 1).starting == pytest.approx(1e-5 + 2e-6)
+    assert step(TWO, machine, 64, 2).starting == pytest.approx(1e-2 + 2e-3)
+    assert step(TWO, machine_of(layer=1e-3), 64, 2).starting == pytest.approx(2e-3)
+
+
 def test_prefetch_hides_reading_as_far_as_the_step_lasts():
     slow = machine_of().with_storage(1e6, prefetch=False)
     reading = 64 * 400 / 1e6

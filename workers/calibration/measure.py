@@ -1,5 +1,6 @@
 """Measures a whole machine."""
 
+import os
 import platform
 import statistics
 import tempfile
@@ -18,10 +19,11 @@ from detol.scaling.presets import preset
 from detol.scaling.step import step
 from detol.scaling.work import Work
 from detol.workers import devices
-from detol.workers.calibration.overheads import CLASSES, overheads, step_seconds
+from detol.workers.calibration.overheads import CLASSES, overheads, starts, step_seconds
 from detol.workers.calibration.products import POINTS, rates
 from detol.workers.calibration.reading import read_bandwidth
 from detol.workers.calibration.ring import Ring, ring
+from detol.workers.stepping.settings import VARIABLE, way
 from detol.workers.tensors import use_threads
 
 BOUNDS = (0.5, 3.0)
@@ -59,6 +61,7 @@ def measure(
     found = rates(place, torch.bfloat16 if precision == "bfloat16" else torch.float32, points=points)
     say("measuring starting layers, values, samples, the optimiser")
     over = overheads(place, precision)
+    layer_wide, step_wide = _wide(place, precision, ranks)
     together, notes = _together(device, ranks, say)
     say("measuring how fast files are read")
     guess = preset(f"guess-{device}")
@@ -74,6 +77,8 @@ def measure(
         update=over.update,
         layer=over.layer,
         step=over.step,
+        layer_wide=layer_wide,
+        step_wide=step_wide,
         queued=device == "cuda",
         overlap=together.overlap if together else guess.overlap,
         crowd=_crowd(together.crowd if together else 1.0, min(ranks, GROUP)),
@@ -103,6 +108,21 @@ def _in_training(machine: Machine, device: torch.device, precision: str) -> floa
         one = step(Work.of(topology, (3, 32, 32), CLASSES, value_bytes=1), machine, samples, 1)
         ratios.append((taken - one.starting - one.input) / one.compute)
     return min(BOUNDS[1], max(BOUNDS[0], statistics.geometric_mean(max(ratio, 0.01) for ratio in ratios)))
+
+
+def _wide(device: torch.device, precision: str, ranks: int) -> tuple[float, float]:
+    """Return what starting a layer and a step takes where several ranks train: eagerly, unless a graph is asked for."""
+    if device.type != "cuda" or ranks < 2 or way() != "auto":
+        return 0.0, 0.0
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = "eager"
+    try:
+        return starts(device, precision)
+    finally:
+        if before is None:
+            del os.environ[VARIABLE]
+        else:
+            os.environ[VARIABLE] = before
 
 
 def _together(device: str, ranks: int, say: Callable[[str], None]) -> tuple[Ring | None, tuple[str, ...]]:

@@ -48,17 +48,16 @@ class Overheads:
 def overheads(device: torch.device, precision: str) -> Overheads:
     """Return the overheads of a step on a device, with ``float32`` or ``bfloat16``."""
     norm, free = _values(device)
+    layer, step = starts(device, precision)
+    return Overheads(norm=norm, free=free, sample=_sample(device), update=_update(device), layer=layer, step=step)
+
+
+def starts(device: torch.device, precision: str) -> tuple[float, float]:
+    """Return the seconds of starting a layer, and of what is left of a step, as steps are taken now."""
     shallow, deep = (step_seconds(network(depth), device, precision, *TINY[1:]) for depth in DEPTHS)
-    work = [len(Work.of(network(depth), (3, 8, 8), CLASSES).layers) for depth in DEPTHS]
-    layer = max(0.0, (deep - shallow) / (work[1] - work[0]))
-    return Overheads(
-        norm=norm,
-        free=free,
-        sample=_sample(device),
-        update=_update(device),
-        layer=layer,
-        step=max(0.0, shallow - layer * work[0]),
-    )
+    few, many = (len(Work.of(network(depth), (3, 8, 8), CLASSES).layers) for depth in DEPTHS)
+    layer = max(0.0, (deep - shallow) / (many - few))
+    return layer, max(0.0, shallow - layer * few)
 
 
 def network(depth: int, channels: int = TINY[0]) -> Topology:
@@ -68,7 +67,7 @@ def network(depth: int, channels: int = TINY[0]) -> Topology:
 
 def _values(device: torch.device) -> tuple[float, float]:
     """Return seconds of one value, forwards and backwards, of batch norm and of an activation, in small tensors."""
-    few, many = (16, 512) if device.type == "cuda" else (2, 16)
+    few, many = (1024, 8192) if device.type == "cuda" else (2, 16)
     inputs = [torch.randn(count, 32, 16, 16, device=device) for count in (few, many)]
     inputs = [x.contiguous(memory_format=torch.channels_last).requires_grad_(True) for x in inputs]
     layer = nn.BatchNorm2d(32).to(device)
@@ -96,16 +95,21 @@ def _sample(device: torch.device) -> float:
 
 
 def _update(device: torch.device) -> float:
-    """Return seconds of one parameter in the optimiser: clip, momentum, decay."""
-    model = nn.Linear(1024, 512, bias=False).to(device)
-    optimiser = Optimiser(model, Recipe())
-    gradient = torch.randn_like(model.weight)
+    """Return seconds of one parameter in the optimiser (clip, momentum, decay): a large tensor against a small one."""
 
-    def update() -> None:
-        model.weight.grad = gradient
-        optimiser.step(1e-6)
+    def seconds(size: int) -> float:
+        model = nn.Linear(size, size, bias=False).to(device)
+        optimiser = Optimiser(model, Recipe())
+        gradient = torch.randn_like(model.weight)
 
-    return least(update, device) / model.weight.numel()
+        def update() -> None:
+            model.weight.grad = gradient
+            optimiser.step(1e-6)
+
+        return least(update, device)
+
+    small, large = (1024, 8192) if device.type == "cuda" else (128, 768)
+    return max(0.0, seconds(large) - seconds(small)) / (large**2 - small**2)
 
 
 def step_seconds(

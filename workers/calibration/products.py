@@ -89,14 +89,15 @@ def _shapes(kind: str, device: torch.device, points: int) -> Iterator[tuple[int,
     """Yield (samples, side, channels in, channels out): the same ones each time, of bounded work."""
     rng = np.random.default_rng(0)
     large = device.type == "cuda"
-    low, high = (1e6, 2e10) if large else (3e4, 3e7)
+    low, high = (3e8, 6e10) if large else (3e4, 3e7)
     if kind == DEPTHWISE:
         low, high = low / 30, high / 30
     count = 0
     while count < points:
-        samples = int(2 ** rng.integers(1, 9 if large else 7))
+        samples = int(2 ** rng.integers(1, 7 if not large else 14 if kind == LINEAR else 9))
         side = int(rng.choice([4, 8, 16, 32])) if kind != LINEAR else 1
-        inside, outside = (int(2 ** rng.integers(3, 10 if kind == LINEAR or large else 8)) for _ in range(2))
+        most = 13 if kind == LINEAR and large else 10 if kind == LINEAR or large else 8
+        inside, outside = (int(2 ** rng.integers(3, most)) for _ in range(2))
         work = samples * side**2 * inside * {DEPTHWISE: 9, CONVOLUTION: 9 * outside}.get(kind, outside)
         if low <= work <= high:
             count += 1
