@@ -49,6 +49,7 @@ class LocalRanks:
         arguments: of the entry.
         stall: seconds without a sign of life after which a rank is killed.
         limit: seconds without progress.
+        backend: ``gloo``, or ``nccl``: each rank has the CUDA device of its number then.
 
     Attributes:
         roll: who is present and who was lost.
@@ -58,7 +59,13 @@ class LocalRanks:
     """
 
     def __init__(
-        self, width: int, entry: str, *arguments: Any, stall: float | None = None, limit: float | None = None
+        self,
+        width: int,
+        entry: str,
+        *arguments: Any,
+        stall: float | None = None,
+        limit: float | None = None,
+        backend: str = "gloo",
     ) -> None:
         context = multiprocessing.get_context("forkserver")
         # The second is what DistributedDataParallel loads when it is made for the first time.
@@ -70,7 +77,7 @@ class LocalRanks:
         self._processes = {}
         for rank in range(width):
             mine, theirs = context.Pipe()
-            process = context.Process(target=_child, args=(theirs, rank, width, entry, arguments), daemon=True)
+            process = context.Process(target=_child, args=(theirs, rank, width, backend, entry, arguments), daemon=True)
             process.start()
             theirs.close()
             self._pipes[rank], self._processes[rank] = mine, process
@@ -182,19 +189,21 @@ class _Rank:
         self._met.set()
 
 
-def _child(pipe: Pipe, rank: int, width: int, entry: str, arguments: tuple[Any, ...]) -> None:
+def _child(pipe: Pipe, rank: int, width: int, backend: str, entry: str, arguments: tuple[Any, ...]) -> None:
     import torch
 
     from detol.workers.group import Group
     from detol.workers.process_group import ProcessGroup
 
     torch.set_num_threads(1)
+    if backend == "nccl":
+        torch.cuda.set_device(rank)
     own = _Rank(pipe)
     group = Group()
     failure = ""
     try:
         if width > 1:
-            group = ProcessGroup(own.meet(), rank, width, orders=own.orders)
+            group = ProcessGroup(own.meet(), rank, width, backend=backend, orders=own.orders)
         own.group = group
         for item in _resolve(entry)(group, *arguments):
             own.say("item", item)
