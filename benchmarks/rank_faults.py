@@ -1,10 +1,10 @@
 """``kill -9`` of one of three ranks at random steps: how soon the others go on, what is lost, what is learnt.
 
 Each run trains one network on three ranks of the Ray pool (gloo on CPUs; NCCL where each rank has a GPU: ``--device
-cuda --ranks N``), the digits of scikit-learn. A rank drawn at random
-dies in a step drawn at random: the driver sends SIGKILL as soon as that step is seen to have begun. Every seed is also
-trained without a death, on all ranks and on one fewer: batch norm takes the statistics of each rank's part, so the width
-alone changes the loss a little. The ranks note each step they complete, with the time.
+cuda --ranks N``), the digits of scikit-learn. A rank drawn at random dies in a step drawn at random: the driver sends
+SIGKILL as soon as that step is seen to have begun. Every seed is also trained without a death, on all ranks and on one
+fewer: batch norm takes the statistics of each rank's part, so the width alone changes the loss a little. The ranks note
+each step they complete, with the time.
 
 recovery_s: from the kill to the first step that a survivor completes afterwards (death noticed, a new group formed, the
 state agreed on, the network wrapped again, that step taken). steps_lost: completed steps that had to be taken again.

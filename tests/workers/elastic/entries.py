@@ -65,7 +65,7 @@ def shares(group):
     yield group.meet([group.rank == 1, False], [1.5, float(group.rank)])
 
 
-def trains(group, data, topology, recipe, epochs, deaths=()):
+def trains(group, data, topology, recipe, epochs, deaths=(), device="cpu"):
     """Train; each of ``deaths`` is (rank, where, epoch, step): before a step, within its backward pass, in validation.
 
     Yields the reports, then what it knows at its end.
@@ -77,7 +77,7 @@ def trains(group, data, topology, recipe, epochs, deaths=()):
 
     if (group.rank, "start", 0, 0) in deaths:
         end(group)
-    training = Training(topology, data, recipe, epochs=epochs, seed=3, group=group)
+    training = Training(topology, data, recipe, epochs=epochs, seed=3, group=group, device=device)
     mine = {(where, epoch, step) for rank, where, epoch, step in deaths if rank == getattr(group, "member", 0)}
     wrapped, wraps = weakref.ref(training._called), training._wrap_again
     freed = []
@@ -110,7 +110,7 @@ def trains(group, data, topology, recipe, epochs, deaths=()):
     module.forward = validated
     yield from training.reports()
     state = torch.cat([tensor.flatten().double() for tensor in training.model.state_dict().values()])
-    yield {"lost": group.lost, "rank": group.rank, "width": group.width, "state": state.numpy(), "freed": freed}
+    yield {"lost": group.lost, "rank": group.rank, "width": group.width, "state": state.cpu().numpy(), "freed": freed}
 
 
 def levels(group):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from detol.graph.ops import op
 from detol.graph.topology import chain
@@ -19,9 +20,10 @@ RECIPE = Recipe(batch_size=200, augment="crop", learning_rate=1.0)
 EPOCHS = 3
 
 
-def run(data, topology, recipe, deaths, width=3):
+def run(data, topology, recipe, deaths, width=3, device="cpu"):
     """Train on ranks that die; return the curve and the last words of each survivor."""
-    ranks = LocalRanks(width, ENTRY, data, topology, recipe, EPOCHS, deaths)
+    backend = "nccl" if device == "cuda" else "gloo"
+    ranks = LocalRanks(width, ENTRY, data, topology, recipe, EPOCHS, deaths, device, backend=backend)
     curves, last = {rank: [] for rank in range(width)}, {}
     try:
         for word in ranks:
@@ -122,3 +124,15 @@ def test_a_group_that_stays_open_holds_nothing_of_a_training_that_is_over(digits
     finally:
         ranks.close()
     assert said == [([1], True)] * 4
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+@pytest.mark.parametrize("victim", [0, 1])
+def test_on_gpus_one_goes_on_without_the_other(digits, victim):
+    whole = list(train(PLAIN, digits, RECIPE, epochs=EPOCHS, seed=3, device="cuda"))
+    curves, last = run(digits, PLAIN, RECIPE, [(victim, "backward", 2, 3)], width=2, device="cuda")
+    (rank,) = last
+    assert last[rank]["width"] == 1
+    assert [report.epoch for report in curves[rank]] == [1, 2, 3]
+    for one, two in zip(curves[rank], whole, strict=True):
+        assert one.metrics["val_loss"] == pytest.approx(two.metrics["val_loss"], abs=1e-3)
