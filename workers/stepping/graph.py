@@ -12,6 +12,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 
 from detol.workers.group import plain
 from detol.workers.outcome import exhausted, one_line
@@ -156,9 +157,7 @@ class Graph:
         draws = None if drawn is None else drawn.clone()
         recorded = Recorded(len(batch), mine.clone(), draws, raw, loss, lambda: None)
         self._rate.fill_(batch.rate)
-        for group in self._learner.optimiser.inner.param_groups:
-            if "capturable" in group:
-                group["capturable"] = True
+        _let_record(self._learner.optimiser.inner)
         work = partial(self._work, recorded)
         with torch.random.fork_rng([loss.device] if loss.device.type == "cuda" else []):
             if self._compiler is not None and not self._keys:
@@ -195,6 +194,15 @@ class Graph:
         tensors = [self._copies.get(tensor, tensor) for tensor in block.tensors]
         with torch.autocast(x.device.type, enabled=False):
             return call(x, *tensors)
+
+
+def _let_record(optimiser: Optimizer) -> None:
+    """Tell an optimiser of torch that its steps will be recorded, so that it keeps its counts on the device."""
+    for group in optimiser.param_groups:
+        if "capturable" in group:
+            group["capturable"] = True
+            # Steps before the recording are no mistake.
+            optimiser._warned_capturable_if_run_uncaptured = True  # type: ignore[attr-defined]
 
 
 class _Kept:
