@@ -9,6 +9,7 @@ import numpy as np
 from detol import calibrated, config, defaults, wire
 from detol.config import Settings
 from detol.errors import TopologyError, UsageError
+from detol.graph.topology import Topology
 from detol.prepare import read_data
 from detol.results import places
 from detol.results.training import training_of
@@ -17,7 +18,7 @@ from detol.scaling.machine import Machine
 from detol.scaling.presets import PRESETS, preset
 from detol.scaling.published import BATCHES, network
 from detol.scaling.work import Work
-from detol.search.recipe import make_recipe
+from detol.search.recipe import Recipe, make_recipe
 from detol.spaces import catalogue
 
 SAMPLED = 3
@@ -26,11 +27,13 @@ SAMPLED = 3
 
 @dataclass(frozen=True)
 class Subject:
-    """A network, the samples of its steps, and the precision of its training."""
+    """A network and how it trains; a published one has no topology, and cannot be timed."""
 
     work: Work
-    batch: int
-    precision: str = "float32"
+    recipe: Recipe
+    topology: Topology | None = None
+    shape: tuple[int, ...] = ()
+    outputs: int = 2
 
 
 def subjects(model: str, data: str, space: str, db: str, options: dict[str, dict[str, str]]) -> list[Subject]:
@@ -49,7 +52,7 @@ def subjects(model: str, data: str, space: str, db: str, options: dict[str, dict
     if bool(model) == bool(data):
         raise UsageError("a plan is of one thing: --model alexnet|googlenet|TRIAL|DIGEST|NAME, or --data D --space S")
     if model in BATCHES:
-        return [Subject(network(model), BATCHES[model])]
+        return [Subject(network(model), Recipe(batch_size=BATCHES[model]))]
     if model:
         return [_of_result(model, db)]
     return _of_space(config.settings(None, options, data=data, space=space or "auto"))
@@ -85,9 +88,9 @@ def _of_result(ref: str, db: str) -> Subject:
     with wire.database(db, create=False) as database, database.read() as connection:
         found = places.find(connection, ref)
         facts = training_of(connection, found)
-    recipe = make_recipe({key: value for key, value in facts.recipe.items() if key in ("batch_size", "precision")})
-    work = Work.of(found.trial.candidate.topology, facts.shape, facts.outputs, name=found.ref)
-    return Subject(work, recipe.batch_size, recipe.precision)
+    topology = found.trial.candidate.topology
+    work = Work.of(topology, facts.shape, facts.outputs, name=found.ref)
+    return Subject(work, make_recipe(facts.recipe), topology, facts.shape, facts.outputs)
 
 
 def _of_space(settings: Settings) -> list[Subject]:
@@ -103,14 +106,45 @@ def _of_space(settings: Settings) -> list[Subject]:
     found, refused = [], ""
     for name, decisions in named.items():
         try:
-            work = Work.of(searched.decode(decisions), dataset.shape, dataset.outputs, value_bytes=bytes_)
+            topology = searched.decode(decisions)
+            work = Work.of(topology, dataset.shape, dataset.outputs, value_bytes=bytes_)
         except TopologyError as error:
             refused = str(error)
             continue
-        found.append(Subject(replace(work, name=f"{searched.name} {name}"), recipe.batch_size, recipe.precision))
+        work = replace(work, name=f"{searched.name} {name}")
+        found.append(Subject(work, recipe, topology, dataset.shape, dataset.outputs))
     if not found:
         raise UsageError(f"no network of {searched.name} fits {dataset.name}: {refused}")
     return sorted(found, key=lambda subject: -subject.work.multiply_adds)
+
+
+def timed(subject: Subject, batch: int, widths: Sequence[int], machine: Machine, *, weak: bool) -> dict[int, float]:
+    """Return the seconds of a step of a network on one rank of this machine, by its samples.
+
+    Args:
+        subject: the network.
+        batch: samples of a step.
+        widths: that are planned for.
+        machine: this one; its name of the device counts.
+        weak: whether each rank has the whole batch.
+
+    Raises:
+        UsageError: a published network, whose layers are known but not how they are joined.
+    """
+    from detol.workers.calibration.network import network_seconds
+
+    if subject.topology is None:
+        raise UsageError(f"--measure trains a network, and {subject.work.name} is a table of layers: leave it out")
+    least = subject.work.least
+    samples = {batch} if weak else {max(2, -(-batch // min(width, max(1, batch // least)))) for width in (1, *widths)}
+    return network_seconds(
+        subject.topology,
+        subject.shape,
+        max(2, subject.outputs),
+        subject.recipe,
+        sorted(samples),
+        device=machine.device,
+    )
 
 
 def widths(text: str) -> Sequence[int]:

@@ -33,6 +33,9 @@ def plan(
     ] = "",
     device: Annotated[str, Option("--device", help="Of this machine: auto, cpu or cuda.")] = "auto",
     workers: Annotated[int, Option("--workers", help="Ranks of this machine (0: one a core or GPU).")] = 0,
+    measure: Annotated[
+        bool, Option("--measure", help="Also time a step of each network on one rank here: the model adds the others.")
+    ] = False,
     recalibrate: Annotated[bool, Option("--recalibrate", help="Measure this machine again.")] = False,
     set_: Annotated[list[str] | None, Option("--set", help="SECTION.KEY=VALUE of recipe or data.")] = None,
     to: Annotated[Path | None, Option("--to", help="Write a picture: PNG, SVG or PDF.")] = None,
@@ -41,7 +44,7 @@ def plan(
 ) -> None:
     """Say how long a step takes at each width, which width is still useful, and what bounds it."""
     from detol import config, planning
-    from detol.errors import unknown
+    from detol.errors import UsageError, unknown
     from detol.scaling import picture
     from detol.scaling.answer import STRONG, WEAK
     from detol.scaling.answer import plan as answer
@@ -52,16 +55,27 @@ def plan(
     if to is not None:
         picture.check(to)
     bandwidth = _bandwidth(storage)
+    if measure and machine != "cached":
+        raise UsageError(f"--measure times networks on this machine, got --machine {machine}: leave one of them out")
     found = planning.subjects(model, data, space, db, config.parse_sets(set_ or []))
-    where = planning.machine(machine, device, workers, found[0].precision, again=recalibrate, say=_say)
+    where = planning.machine(machine, device, workers, found[0].recipe.precision, again=recalibrate, say=_say)
     if storage:
         where = where.with_storage(bandwidth or where.files)
+    timed = [width for width in widths or (2**power for power in range(6)) if not where.ranks or width <= where.ranks]
     modes = [mode for mode, wanted in ((STRONG, strong), (WEAK, weak)) if wanted or strong == weak]
 
     def plans(subject: "Subject") -> list["Plan"]:
-        samples = batch or subject.batch
+        samples = batch or subject.recipe.batch_size
         return [
-            answer(subject.work, where, batch=samples, widths=widths, mode=mode, compression=compression)
+            answer(
+                subject.work,
+                where,
+                batch=samples,
+                widths=widths,
+                mode=mode,
+                compression=compression,
+                measured=planning.timed(subject, samples, timed, where, weak=mode == WEAK) if measure else None,
+            )
             for mode in modes
         ]
 

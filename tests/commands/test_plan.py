@@ -65,6 +65,26 @@ def test_this_machine_is_the_cached_one(capsys, tmp_path, monkeypatch):
     assert json.loads(out)["machine"]["name"] == "fdr-titanx"
 
 
+def test_networks_that_are_timed_here(capsys, tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    write(replace(PRESETS["guess-cpu"], name="here", ranks=2), cache("cpu", 2))
+    words = ["--data", "digits", "--space", "tiny", "--device", "cpu", "--workers", "2", "--strong", "--json"]
+    _, out, _ = run(capsys, *words)
+    alone = json.loads(out)["networks"]
+    code, out, _ = run(capsys, *words, "--measure")
+    assert code == 0
+    for foretold, timed in zip(alone, json.loads(out)["networks"], strict=True):
+        assert timed["strong"]["network"] == foretold["strong"]["network"]
+        one, two = timed["strong"]["rows"]
+        assert one["step_seconds"] != foretold["strong"]["rows"][0]["step_seconds"]
+        assert two["communication_seconds"] > 0
+    code, _, err = run(capsys, "--model", "alexnet", "--device", "cpu", "--workers", "2", "--measure")
+    assert code == 2
+    assert "alexnet is a table of layers" in err
+
+
 def test_a_machine_of_a_file_and_a_picture(capsys, tmp_path):
     write(PRESETS["fdr-titanx"], tmp_path / "mine.json")
     picture = tmp_path / "scaling.png"
@@ -91,6 +111,7 @@ def test_a_machine_of_a_file_and_a_picture(capsys, tmp_path):
         (["--model", "alexnet", "--machine", "fdr-k80", "--storage", "fast"], "--storage is in MB/s"),
         (["--model", "alexnet", "--machine", "fdr-k80", "--to", "x.doc"], "a picture ends in"),
         (["--model", "alexnet", "--device", "tpu"], "unknown device"),
+        (["--model", "alexnet", "--machine", "fdr-k80", "--measure"], "--measure times networks on this machine"),
         (["--data", "digits", "--space", "tini", "--machine", "guess-cpu"], "did you mean tiny"),
         (["--data", "digits", "--space", "tabular", "--machine", "guess-cpu"], "no network of tabular fits digits"),
     ],

@@ -163,7 +163,7 @@ def test_a_network_that_the_model_cannot_count_trains_alone():
 SECONDS = st.floats(0.1, 1e5)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     seconds=SECONDS,
     free=st.integers(0, 12),

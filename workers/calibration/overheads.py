@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -17,8 +16,8 @@ from detol.graph.ops import op
 from detol.graph.topology import Topology, chain
 from detol.scaling.work import Work
 from detol.search.recipe import Recipe
+from detol.workers.calibration.network import noise
 from detol.workers.calibration.timing import clock_of, least
-from detol.workers.data.dataset import Dataset, Split
 from detol.workers.optim import Optimiser
 from detol.workers.tensors import load
 from detol.workers.train import Training
@@ -85,7 +84,7 @@ def _values(device: torch.device) -> tuple[float, float]:
 
 def _sample(device: torch.device) -> float:
     """Return seconds of one number of a sample: gathered from resident rows, made float, standardised."""
-    data = load(_made((3, 32, 32), 1024), device)
+    data = load(noise((3, 32, 32), CLASSES, 1024), device)
     rows = torch.randperm(1024, device=device)[: 1024 if device.type == "cuda" else 64]
 
     def take() -> Tensor:
@@ -133,31 +132,9 @@ def step_seconds(
         epochs: of which the first one warms up, >= 2.
         steps: of each.
     """
-    data = load(_made((3, side, side), steps * samples), device)
+    data = load(noise((3, side, side), CLASSES, steps * samples), device)
     recipe = Recipe(batch_size=samples, precision=precision)
     clock = clock_of(device)
     training = Training(topology, data, recipe, epochs=epochs, seed=0, device=device.type, clock=clock)
     _, *later = training.reports()
     return min(report.seconds for report in later) / (steps + 1 / samples)
-
-
-def _made(shape: tuple[int, ...], rows: int) -> Dataset:
-    rng = np.random.default_rng(0)
-
-    def split(count: int) -> Split:
-        x = rng.integers(0, 256, (count, *shape), dtype=np.uint8)
-        return Split(x, rng.integers(0, CLASSES, count).astype(np.int64))
-
-    one = np.ones((shape[0], 1, 1), dtype=np.float32)
-    return Dataset(
-        name="made",
-        kind="image",
-        task="classification",
-        train=split(rows),
-        validation=split(2),
-        test=None,
-        classes=tuple("abcd"),
-        mean=127 * one,
-        std=64 * one,
-        digest="x1:calibration",
-    )
