@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detol.scaling.link import Link, ring_seconds
@@ -12,6 +12,7 @@ def test_the_ring_takes_what_its_closed_form_says():
     assert ring_seconds(1e8, 1, Link(1e9, 1.0, 1.0)) == 0.0
 
 
+@settings(deadline=None)
 @given(st.floats(1, 1e10), st.integers(2, 4096), st.floats(1e6, 1e12), st.floats(0, 1e-2))
 def test_the_ring_grows_with_ranks_and_bytes_and_never_passes_twice_the_bytes(size, ranks, bandwidth, latency):
     link = Link(bandwidth, latency)

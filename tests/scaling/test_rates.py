@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detol.graph.cost import Product, convolution
@@ -15,6 +15,7 @@ def test_a_dimension_of_its_half_size_halves_the_rate():
     assert Rate(1e12, 16, 100, 100).at(16, 100, 100) == pytest.approx(1e12 / 8)
 
 
+@settings(deadline=None)
 @given(SIZES, SIZES, SIZES, st.floats(0, 1e3), st.floats(0, 1e3))
 def test_thinner_products_take_less_time_at_a_lower_rate(rows, inner, outputs, half_rows, half_inner):
     rate = Rate(1e9, half_rows, half_inner, 3.0)

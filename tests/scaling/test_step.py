@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detol.graph.cost import Layer, convolution, free, normalisation
@@ -129,6 +129,7 @@ def test_batch_norm_needs_two_samples_of_each_rank(round_machine):
     assert step(plain, round_machine, 16, 16).width == 16
 
 
+@settings(deadline=None)
 @given(st.integers(1, 512), st.integers(1, 64), st.floats(0, 100), st.floats(0, 1e-3), st.floats(0, 1))
 def test_parts_add_up_and_are_never_negative(batch, width, half, latency, overlap):
     machine = machine_of(
@@ -140,6 +141,7 @@ def test_parts_add_up_and_are_never_negative(batch, width, half, latency, overla
     assert found.width <= batch
 
 
+@settings(deadline=None)
 @given(st.integers(0, 7), st.floats(0, 100), st.floats(1.0, 50.0))
 def test_wider_computes_less_and_sends_no_less(power, half, compression):
     machine = machine_of(rates=dict.fromkeys(KINDS, Rate(1e9, half, half, half)), link=Link(1e8, 1e-5))
@@ -149,6 +151,7 @@ def test_wider_computes_less_and_sends_no_less(power, half, compression):
     assert step(TWO, machine, 256, 2**power).communication >= one.communication  # compressed sends no more
 
 
+@settings(deadline=None)
 @given(st.integers(1, 64), st.integers(1, 8))
 def test_a_faster_machine_is_never_slower(width, times):
     slow, fast = (
