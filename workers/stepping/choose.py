@@ -24,9 +24,15 @@ def choose(learner: Learner) -> Step:
     from detol.workers.stepping.graph import Graph
     from detol.workers.stepping.recorder import CudaRecorder
 
-    blocks = None if wanted == "graph" else compiler()
-    recorder = CudaRecorder(learner.data.device)
-    return Graph(learner, recorder, blocks, budget=wanted == "auto", parts=learner.recipe.accumulate)
+    device, parts = learner.data.device, learner.recipe.accumulate
+    recorder = CudaRecorder(device)
+    if wanted == "graph":
+        return Graph(learner, recorder, parts=parts)
+    if wanted == "auto":
+        return Graph(learner, recorder, compiler(), budget=True, parts=parts)
+    from detol.workers.stepping.convolutions import convolutions
+
+    return Graph(learner, recorder, compiler(), convolutions(device), parts=parts)
 
 
 def facts(step: Step, device: torch.device) -> dict[str, str | float]:
@@ -39,8 +45,9 @@ def facts(step: Step, device: torch.device) -> dict[str, str | float]:
 
     if not isinstance(step, Graph):
         return {"step": step.kind}
-    made, blocks = step.compiled
-    return {"step": step.kind, "blocks": f"{made} of {blocks} compiled", "setup_seconds": round(step.seconds, 3)}
+    (made, blocks), (own, known) = step.compiled, step.own
+    told = f"{made} of {blocks} compiled" + (f", {own} of {known} convolutions by own kernels" if known else "")
+    return {"step": step.kind, "blocks": told, "setup_seconds": round(step.seconds, 3)}
 
 
 def _eager(learner: Learner, wanted: str) -> str:
