@@ -12,7 +12,7 @@ from detol.scaling.step import step
 from detol.scaling.work import Work
 from detol.search.records import Trial
 from detol.search.spared import KNOWN
-from detol.search.widths import FORECAST, Leg
+from detol.search.widths import FORECAST, Leg, width_at
 
 LATEST = 25
 """Ended trials whose measured seconds correct the model."""
@@ -92,7 +92,7 @@ class Forecast:
         trial = leg.trial
         model = self.epoch_seconds(trial, width)
         own = trial.reports[-1].seconds if trial.reports and KNOWN not in trial.extra else 0.0
-        before = self.epoch_seconds(trial, trial.width) if own > 0 else 0.0
+        before = self.epoch_seconds(trial, width_at(trial, trial.epoch)) if own > 0 else 0.0
         pace = own * model / before if before > 0 else correction * model
         return leg.epochs * pace + (self.machine.setup if width > 1 else 0.0)
 

@@ -43,7 +43,9 @@ def draw(plans: Sequence[Plan], path: Path) -> Path:
         ranks = [row.ranks for row in shown]
         above.plot([0, max(ranks)], [0, max(ranks)], color="0.6", linestyle="--", label="ideal")
         above.plot(ranks, [row.speedup for row in shown], marker="o", label=plan.work.name)
-        above.axvline(plan.useful, color="0.8", label=f"largest useful width: {plan.useful}")
+        above.plot([], [], " ", label=f"largest useful width: {plan.useful}")
+        if plan.useful <= max(ranks):
+            above.axvline(plan.useful, color="0.8")
         above.set(xlim=(0, None), ylim=(0, None), xlabel="ranks", ylabel="speed-up (samples a second)")
         above.set_title(f"{plan.mode} scaling on {plan.machine.name}, batch {plan.batch}")
         above.legend()

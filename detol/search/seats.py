@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 
-from detol.search.fidelity import FINISHED, FINISHING, Fidelity
+from detol.search.fidelity import FINISHED, FINISHING, Fidelity, beaten
 from detol.search.ledger import Ledger
 from detol.search.protocols import Clock, Executor
 from detol.search.records import Trial
@@ -92,8 +92,9 @@ class Seats:
                 yield self._leg(other)
         if left < 1 and FINISHING in trial.extra:
             resting = sorted(self._ledger.resting.values(), key=lambda t: (t.epoch, t.score), reverse=True)
-            for other in resting[: FINISHED - 1]:
-                if other.number != trial.number:
+            for other in resting[: 2 * FINISHED]:
+                others = [*self._ledger.others((other.number, trial.number)), trial]
+                if other.number != trial.number and beaten(other, others) < FINISHED:
                     yield Leg(other, other.epochs)
 
 

@@ -15,6 +15,17 @@ FORECAST = "forecast_epoch_seconds"
 """Fact of a trial: the seconds of an epoch that the model of scaling foretold for its width."""
 
 
+def width_at(trial: Trial, epoch: int) -> int:
+    """Return how many ranks trained an epoch of a trial, counted from 1."""
+    found = trial.width
+    if WIDTHS in trial.extra:
+        for leg in str(trial.extra[WIDTHS]).split(","):
+            ranks, _, over = leg.partition("@")
+            if int(over) < epoch:
+                found = int(ranks)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Leg:
     """A trial on its way from where it is to ``until``, the epoch after which it pauses or ends.

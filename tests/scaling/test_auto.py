@@ -14,7 +14,7 @@ from detol.scaling.link import Link
 from detol.scaling.presets import preset
 from detol.search.protocols import Widths
 from detol.search.records import Candidate, Origin, Report, State, Trial
-from detol.search.widths import FORECAST, Leg, Situation
+from detol.search.widths import FORECAST, WIDTHS, Leg, Situation, width_at
 from detol.spaces.decisions import Decisions
 
 from .conftest import machine_of
@@ -135,6 +135,13 @@ def test_a_trial_that_has_trained_is_foretold_by_its_own_epochs():
     done = trial(0, 1.0, epochs=9, width=2, reports=(Report(1, {}, 40.0), Report(2, {}, 30.0)))
     # 30 s an epoch on two workers, so 60 on one and 15 on four; 7 epochs are left.
     assert [forecast.seconds(Leg(done, 9), width) for width in (1, 2, 4)] == pytest.approx([420, 210, 105])
+
+
+def test_the_last_epoch_is_that_of_the_leg_it_was_trained_in():
+    reports = (Report(1, {}, 60.0), Report(2, {}, 60.0))
+    done = trial(0, 1.0, epochs=9, width=4, reports=reports, extra={WIDTHS: "1@0,4@2"})
+    assert [width_at(done, epoch) for epoch in (1, 2, 3)] == [1, 1, 4]
+    assert Table(serial=0.0).seconds(Leg(done, 9), 4) == pytest.approx(7 * 15)  # 60 s on one rank are 15 on four
 
 
 def test_a_guess_is_not_trusted_before_a_trial_has_ended():
