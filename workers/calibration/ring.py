@@ -190,8 +190,9 @@ def _overlap(device: torch.device) -> float:
 
     sending = seconds(0, send=True)
     one = seconds(8, send=False) / 8
-    count = torch.tensor([math.ceil(sending / max(one, 1e-7))])  # as long as the message takes, on each rank alike
-    dist.all_reduce(count.to(device) if device.type == "cuda" else count, dist.ReduceOp.MAX)
+    # As long as the message takes, on all ranks alike.
+    count = torch.tensor([math.ceil(sending / max(one, 1e-7))], device=device)
+    dist.all_reduce(count, dist.ReduceOp.MAX)
     times = int(count.item())
     alone, both = seconds(times, send=False), seconds(times, send=True)
     return min(1.0, max(0.0, (alone + sending - both) / sending))
