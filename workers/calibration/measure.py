@@ -1,6 +1,5 @@
 """Measures a whole machine."""
 
-import os
 import platform
 import statistics
 import tempfile
@@ -19,11 +18,11 @@ from detol.scaling.presets import preset
 from detol.scaling.step import step
 from detol.scaling.work import Work
 from detol.workers import devices
-from detol.workers.calibration.overheads import CLASSES, overheads, starts, step_seconds
+from detol.workers.calibration.overheads import CLASSES, overheads, step_seconds
 from detol.workers.calibration.products import POINTS, rates
+from detol.workers.calibration.ranks import wide_starts
 from detol.workers.calibration.reading import read_bandwidth
 from detol.workers.calibration.ring import Ring, ring
-from detol.workers.stepping.settings import VARIABLE, way
 from detol.workers.tensors import use_threads
 
 BOUNDS = (0.5, 3.0)
@@ -61,8 +60,9 @@ def measure(
     found = rates(place, torch.bfloat16 if precision == "bfloat16" else torch.float32, points=points)
     say("measuring starting layers, values, samples, the optimiser")
     over = overheads(place, precision)
-    layer_wide, step_wide = _wide(place, precision, ranks)
-    together, notes = _together(device, ranks, say)
+    together, lacking = _together(device, ranks, say)
+    notes = list(lacking)
+    layer_wide, step_wide = _wide(device, precision, ranks, together, notes)
     say("measuring how fast files are read")
     guess = preset(f"guess-{device}")
     made = Machine(
@@ -83,7 +83,7 @@ def measure(
         overlap=together.overlap if together else guess.overlap,
         crowd=_crowd(together.crowd if together else 1.0, min(ranks, GROUP)),
         setup=together.setup if together else guess.setup,
-        agree=together.agree if together else guess.agree,
+        agree=0.0 if layer_wide else together.agree if together else guess.agree,  # it is in ``step_wide``
         files=read_bandwidth(Path(tempfile.gettempdir())),
         measured=datetime.now(UTC).isoformat(timespec="seconds"),
         sources=(
@@ -110,19 +110,15 @@ def _in_training(machine: Machine, device: torch.device, precision: str) -> floa
     return min(BOUNDS[1], max(BOUNDS[0], statistics.geometric_mean(max(ratio, 0.01) for ratio in ratios)))
 
 
-def _wide(device: torch.device, precision: str, ranks: int) -> tuple[float, float]:
-    """Return what starting a layer and a step takes where several ranks train: eagerly, unless a graph is asked for."""
-    if device.type != "cuda" or ranks < 2 or way() != "auto":
+def _wide(device: str, precision: str, ranks: int, ring: Ring | None, notes: list[str]) -> tuple[float, float]:
+    """Return what starting a layer and a step takes where several ranks train; 0 where that is not known."""
+    if ring is None:
         return 0.0, 0.0
-    before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = "eager"
     try:
-        return starts(device, precision)
-    finally:
-        if before is None:
-            del os.environ[VARIABLE]
-        else:
-            os.environ[VARIABLE] = before
+        return wide_starts(device, min(ranks, GROUP), precision, Link(ring.bandwidth, ring.latency))
+    except WorkerLost as error:
+        notes.append(f"steps of several ranks are taken for steps of one: {error}")
+        return 0.0, 0.0
 
 
 def _together(device: str, ranks: int, say: Callable[[str], None]) -> tuple[Ring | None, tuple[str, ...]]:

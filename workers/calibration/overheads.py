@@ -18,6 +18,7 @@ from detol.scaling.work import Work
 from detol.search.recipe import Recipe
 from detol.workers.calibration.network import noise
 from detol.workers.calibration.timing import clock_of, least
+from detol.workers.group import Group
 from detol.workers.optim import Optimiser
 from detol.workers.tensors import load
 from detol.workers.train import Training
@@ -120,6 +121,8 @@ def step_seconds(
     *,
     epochs: int = 15,
     steps: int = 16,
+    group: Group | None = None,
+    clock: Callable[[], float] | None = None,
 ) -> float:
     """Return the least seconds of a step of the training loop on made images, validation left out.
 
@@ -131,10 +134,20 @@ def step_seconds(
         samples: of a step.
         epochs: of which the first one warms up, >= 2.
         steps: of each.
+        group: of the ranks that train together; alone by default.
+        clock: seconds; of this process alone on a CPU, by default.
     """
     data = load(noise((3, side, side), CLASSES, steps * samples), device)
     recipe = Recipe(batch_size=samples, precision=precision)
-    clock = clock_of(device)
-    training = Training(topology, data, recipe, epochs=epochs, seed=0, device=device.type, clock=clock)
+    training = Training(
+        topology,
+        data,
+        recipe,
+        epochs=epochs,
+        seed=0,
+        device=device.type,
+        group=group,
+        clock=clock or clock_of(device),
+    )
     _, *later = training.reports()
     return min(report.seconds for report in later) / (steps + 1 / samples)
