@@ -44,11 +44,12 @@ class UnitMap:
     ) -> None:
         self.child, self.parent = child, parent
         self.nodes = {**nodes, **_projections(child, parent, nodes, identities or {}), **_hidden(child, parent, nodes)}
-        self._olds: dict[int, dict[int, None]] = defaultdict(dict)  # child's unit -> parent's units, in order
+        # Child's unit -> parent's units, in order, each with which of its positions in one layer it is a copy of.
+        self._olds: dict[int, dict[int, int]] = defaultdict(dict)
         self._stands: dict[int, int] = {}  # for a unit that an identity passes on: the one that enters it
         data, old_data = (next(iter(units.enters.values())) for units in (child, parent))
         for unit, old in zip(map(int, data), map(int, old_data), strict=True):
-            self._olds[unit][old] = None
+            self._olds[unit].setdefault(old, 0)
         self.rows: dict[str, Places] = {}
         known = {name: child.made[name] for name in child.made if self.nodes.get(name) in parent.made}
         for name, places in copies.items():
@@ -61,15 +62,16 @@ class UnitMap:
                 self._set(name, self._default(name))
         for name in filter(child.made.__contains__, identities or {}):  # a norm passes units on anyway
             for unit, entering in zip(map(int, child.made[name]), map(int, child.enters[name]), strict=True):
-                self._olds[unit].update(self._olds.get(entering, {}))
+                for old, rank in self._olds.get(entering, {}).items():
+                    self._olds[unit].setdefault(old, rank)
                 self._stands[unit] = self._stands.get(entering, entering)
 
     def along(self, here: Layout, there: Layout) -> Places:
         """Return where each position of a child's axis is on the parent's axis.
 
         The n-th position of a unit (passed on by identities or not) corresponds to the n-th of the unit that it is a
-        copy of. Where no position has a
-        correspondent but the axes are equally long, positions keep their place.
+        copy of, counted from the position that it is a copy of where that unit stands several times. Where no position
+        has a correspondent but the axes are equally long, positions keep their place.
         """
         places: dict[int, list[int]] = defaultdict(list)
         for place, unit in enumerate(map(int, there)):
@@ -78,9 +80,10 @@ class UnitMap:
         seen: Counter[int] = Counter()
         for place, unit in enumerate(map(int, here)):
             first = self._stands.get(unit, unit)
-            for old in self._olds.get(unit, ()):
-                if seen[first] < len(places[old]):
-                    found[place] = places[old][seen[first]]
+            for old, rank in self._olds.get(unit, {}).items():
+                number = seen[first] + (rank if seen[first] + rank < len(places[old]) else 0)
+                if number < len(places[old]):
+                    found[place] = places[old][number]
                     break
             seen[first] += 1
         if len(here) == len(there) and (found == FRESH).all():
@@ -92,7 +95,8 @@ class UnitMap:
         olds = self.parent.made[self.nodes[name]]
         for unit, place in zip(map(int, self.child.made[name]), map(int, places), strict=True):
             if place != FRESH:
-                self._olds[unit][int(olds[place])] = None
+                old = int(olds[place])
+                self._olds[unit].setdefault(old, int((olds[:place] == old).sum()))
 
     def _default(self, name: str) -> Places:
         """Return what the ties to other nodes say of a node's units, otherwise their order."""

@@ -194,6 +194,25 @@ def test_growth_keeps_the_function_of_any_topology(
         same_function(parent, grown(parent, topology, growth, shape), shape)
 
 
+def test_a_layer_out_of_a_sum_of_doubled_channels_keeps_its_norm() -> None:
+    # In the parent the sum ties the layer's six channels to the input's three, each of them twice; in the child the new
+    # layer is tied to them and the old one's six stand for themselves.
+    cell = Topology(
+        {"input": op("input"), "a": op("sepconv"), "output": op("output")},
+        [("input", "a"), ("a", "output"), ("input", "output")],
+    )
+    nodes = {"input": op("input"), "twice": op("concat"), "cell": cell, "output": op("output")}
+    edges = [("input", "twice"), ("input", "twice"), ("twice", "cell"), ("cell", "output")]
+    topology = Topology(nodes, edges)
+    parent = trained(topology, IMAGE)
+    done = set()
+    for seed in range(12):
+        growth = deepen(topology, IMAGE, SERIES[:3], np.random.default_rng(seed))
+        done.add(growth.place)
+        same_function(parent, grown(parent, topology, growth, IMAGE), IMAGE)
+    assert any(place[0].startswith("cell/") for place in done)
+
+
 def test_what_is_tied_is_widened_together_and_what_is_fixed_is_not() -> None:
     nodes = {
         "input": op("input"),
