@@ -125,10 +125,18 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "ranks": row["ranks"],
         "samples": row["samples_per_rank"],
-        "step ms": milliseconds.pop("step_seconds"),
-        "samples/s": row["samples_per_second"],
-        "speed-up": row["speedup"],
+        "step ms": _digits(milliseconds.pop("step_seconds")),
+        "samples/s": _digits(row["samples_per_second"]),
+        "speed-up": f"{row['speedup']:.2f}",
         "efficiency": f"{row['efficiency']:.0%}",
-        **{f"{name.removesuffix('_seconds').replace('_', ' ')} ms": value for name, value in milliseconds.items()},
+        **{
+            f"{name.removesuffix('_seconds').replace('_', ' ')} ms": _digits(value)
+            for name, value in milliseconds.items()
+        },
         "bound": row["bound"],
     }
+
+
+def _digits(value: float) -> str:
+    """Return a number with three digits that count, or all of those before the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
