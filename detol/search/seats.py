@@ -59,9 +59,12 @@ class Seats:
         extra = {**trial.extra, REASON: found.reason}
         if found.forecast > 0:
             extra[FORECAST] = found.forecast
-        before = str(extra.get(WIDTHS, f"{trial.width}@0"))
-        if trial.epoch and int(before.split(",")[-1].split("@")[0]) != ranks:
-            extra[WIDTHS] = f"{before},{ranks}@{trial.epoch}"
+        told = str(extra.pop(WIDTHS, f"{trial.width}@0")).split(",")
+        legs = [leg for leg in told if int(leg.partition("@")[2]) < trial.epoch]  # of lost ones nothing is left
+        if legs and int(legs[-1].partition("@")[0]) != ranks:
+            legs.append(f"{ranks}@{trial.epoch}")
+        if len(legs) > 1:
+            extra[WIDTHS] = ",".join(legs)
         return replace(trial, width=ranks, extra=extra)
 
     def began(self, number: int, until: int) -> None:

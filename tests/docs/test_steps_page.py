@@ -15,4 +15,4 @@ def test_every_way_is_told(docs):
 
 def test_every_fact_is_told(docs):
     page = (docs / "steps.md").read_text()
-    assert all(f"| `{name}` |" in page for name in ("step", "blocks", "setup_seconds"))
+    assert all(f"| `{name}` |" in page for name in ("step", "blocks", "blocks_failed", "setup_seconds"))

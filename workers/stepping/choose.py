@@ -47,7 +47,8 @@ def facts(step: Step, device: torch.device) -> dict[str, str | float]:
         return {"step": step.kind}
     (made, blocks), (own, known) = step.compiled, step.own
     told = f"{made} of {blocks} compiled" + (f", {own} of {known} convolutions by own kernels" if known else "")
-    return {"step": step.kind, "blocks": told, "setup_seconds": round(step.seconds, 3)}
+    failed = {"blocks_failed": step.failure} if step.failure else {}
+    return {"step": step.kind, "blocks": told, **failed, "setup_seconds": round(step.seconds, 3)}
 
 
 def _eager(learner: Learner, wanted: str) -> str:

@@ -115,6 +115,12 @@ class Graph:
         return sum(key in made for key in self._keys), len(self._keys)
 
     @property
+    def failure(self) -> str:
+        """Why a block of it could not be compiled; empty where none failed."""
+        failed = self._compiler.failed if self._compiler else {}
+        return next((failed[key] for key in self._keys if key in failed), "")
+
+    @property
     def own(self) -> tuple[int, int]:
         """How many different convolutions go by our own kernels, and of how many that could."""
         ours = self._convolutions
@@ -192,12 +198,14 @@ class Graph:
         """Take a step from the memory of a recording: what is recorded."""
         learner = self._alone
         self._copies = self._shadow.fresh()
-        with replaced({module: partial(self._forward, block) for module, block in self._blocks.items()}):
-            parts = cuts(recorded.count // learner.group.width, self._parts)
-            loss = backward(learner, recorded.samples, recorded.draws, 1 / recorded.count, parts, recorded.raw)
-            recorded.loss.copy_(loss)
-        self._copies = {}
-        self._shared.clear()
+        try:
+            with replaced({module: partial(self._forward, block) for module, block in self._blocks.items()}):
+                parts = cuts(recorded.count // learner.group.width, self._parts)
+                loss = backward(learner, recorded.samples, recorded.draws, 1 / recorded.count, parts, recorded.raw)
+                recorded.loss.copy_(loss)
+        finally:  # of a step that fails, nothing of the device's memory is held on to
+            self._copies = {}
+            self._shared.clear()
         if self._counters:
             torch._foreach_add_(self._counters, parts)
         if self._exchange:

@@ -12,6 +12,8 @@ from detol.workers.tensors import Tensors
 
 SHARE = 0.85
 """Of the free memory that a training may take: workspaces of libraries and gaps need the rest."""
+LEAST = 0.05
+"""Share of that below which a measured step says nothing of larger ones: it is workspaces of libraries above all."""
 GIB = 2**30
 
 _ratios: dict[str, float] = {}
@@ -51,7 +53,9 @@ def room(device: torch.device) -> float:
     """Return the bytes that a training may take on a device; on a CPU nobody knows, since memory is shared."""
     if device.type != "cuda":
         return math.inf
-    return SHARE * torch.cuda.mem_get_info(device)[0]
+    # What torch keeps of earlier trainings is in use for the driver, and free for this one.
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return SHARE * (torch.cuda.mem_get_info(device)[0] + kept)
 
 
 class Footprint:
@@ -85,7 +89,8 @@ class Footprint:
         if self._real and not self.why and not self._noted:
             self._noted = True
             peak = torch.cuda.max_memory_allocated(self._data.device) - self._before
-            note(self._recipe, self._estimate, float(peak))
+            if peak >= LEAST * self._room:
+                note(self._recipe, self._estimate, float(peak))
 
     def advice(self) -> str:
         """Return what to do when memory has run out; empty when nobody knows."""

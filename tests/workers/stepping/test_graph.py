@@ -112,6 +112,19 @@ def test_what_cannot_be_recorded_is_done_eagerly_and_says_why(few):
     assert "cannot be recorded: operation not permitted when stream is capturing" in made._step.why
 
 
+def test_a_step_that_fails_half_way_holds_on_to_nothing(few, monkeypatch):
+    def halfway(learner, samples, draws, *_):
+        learner.loss(samples, draws)
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr("detol.workers.stepping.graph.backward", halfway)
+    network = chain(op("conv", channels=4, order="pre"))
+    made = training(few, Recipe(batch_size=32, precision="bfloat16"), network=network)
+    next(made.reports())
+    assert made._step.kind == "eager"
+    assert (made._step._copies, made._step._shared._made) == ({}, {})
+
+
 def test_memory_that_runs_out_while_recording_is_said_so(few):
     made = training(few, Recipe(batch_size=32), recorder=Broken("CUDA out of memory. Tried to allocate 2 GiB"))
     with pytest.raises(OutOfMemory):
@@ -249,6 +262,7 @@ def test_a_block_that_cannot_be_compiled_stays_as_it_is(few, monkeypatch):
     assert curve(made) == curve(training(few, recipe))
     assert made._step.compiled[0] == 0
     assert set(compiler.failed.values()) == {"ValueError: no compiler here really"}
+    assert facts(made._step, torch.device("cuda"))["blocks_failed"] == "ValueError: no compiler here really"
 
 
 def test_a_compiled_block_serves_batches_of_both_sizes_and_further_candidates(few):

@@ -116,6 +116,29 @@ def test_a_measured_step_corrects_later_estimates():
     assert memory.estimate(NETWORK, (1, 8, 8), 10, half, 32) == pytest.approx(before / 2)
 
 
+@pytest.mark.parametrize(("peak", "heeded"), [(0.2, False), (0.6, True)])
+def test_small_trainings_do_not_correct_the_estimates_of_large_ones(few, monkeypatch, peak, heeded):
+    """Workspaces of libraries, tens of MiB, are many times what a small network takes."""
+    recipe = Recipe(batch_size=32)
+    whole = memory.estimate(NETWORK, few.shape, few.outputs, recipe, 32)
+    monkeypatch.setattr(memory, "room", lambda _: 100 * whole)
+    made = memory.Footprint(NETWORK, few, recipe, 32)
+    made._real, made._before = True, 7
+    share = peak * memory.LEAST * 100 / 0.5
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda _: 7 + share * whole)
+    made.note()
+    expected = share if heeded else 1.0
+    assert memory.estimate(NETWORK, few.shape, few.outputs, recipe, 32) == pytest.approx(expected * whole)
+
+
+def test_what_torch_keeps_of_earlier_trainings_is_room(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (30 * memory.GIB, 80 * memory.GIB))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 50 * memory.GIB)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 10 * memory.GIB)
+    assert memory.room(torch.device("cuda")) == pytest.approx(0.85 * 70 * memory.GIB)
+    assert memory.room(torch.device("cpu")) == math.inf
+
+
 def test_a_measured_step_grows_with_its_samples_as_the_estimate_says(few):
     peak = measured(NETWORK, few, Recipe())
     small, large = peak(16), peak(64)
