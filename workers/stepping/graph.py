@@ -51,10 +51,10 @@ class Recorded:
 
 
 class Graph:
-    """Takes each step by one recorded graph, of which there is one for each size of batch: at most two, and two more for
-    each time that the batch grows.
+    """Takes each step by one recorded graph, of which there is one for each size of batch.
 
-    What cannot be recorded is done operation by operation from then on, and ``why`` says what it was.
+    There are at most two, and two more for each time that the batch grows. What cannot be recorded is done operation by
+    operation from then on, and ``why`` says what it was.
 
     Args:
         learner: what it works on.
