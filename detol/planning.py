@@ -47,10 +47,13 @@ def subjects(model: str, data: str, space: str, db: str, options: dict[str, dict
         options: sections of settings (``recipe``, ``data``).
 
     Raises:
-        UsageError: neither a model nor data, or whatever reading them refuses.
+        UsageError: neither a model nor data, a setting that belongs to data alone, or whatever reading them refuses.
     """
     if bool(model) == bool(data):
         raise UsageError("a plan is of one thing: --model alexnet|googlenet|TRIAL|DIGEST|NAME, or --data D --space S")
+    if model and (space or options):
+        told = "--space" if space else "--set"
+        raise UsageError(f"{told} is of networks of --data, got --model {model} too: leave one of them out")
     if model in BATCHES:
         return [Subject(network(model), Recipe(batch_size=BATCHES[model]))]
     if model:
@@ -72,8 +75,10 @@ def machine(
         say: called with a line about what is measured.
 
     Raises:
-        UsageError: an unknown name, or a file that holds no machine.
+        UsageError: an unknown name, workers below 0, or a file that holds no machine.
     """
+    if workers < 0:
+        raise UsageError(f"--workers must be >= 1, or 0 for one for each core or GPU, got {workers}")
     if name == "cached":
         place = calibrated.where(device)
         return calibrated.machine(place, workers or defaults.workers(place), precision=precision, again=again, say=say)

@@ -141,8 +141,8 @@ def plan(
     """
     if batch < 1:
         raise UsageError(f"--batch must be >= 1, got {batch}")
-    if not compression > 0:
-        raise UsageError(f"--compression must be > 0, got {compression:g}")
+    if not 0 < compression < math.inf:
+        raise UsageError(f"--compression must be > 0 and finite, got {compression:g}")
     for width in widths:
         if width < 1:
             raise UsageError(f"--ranks are whole numbers >= 1, got {width}")

@@ -18,7 +18,7 @@ class Link:
     call: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.bandwidth > 0 or self.latency < 0 or self.call < 0:
+        if not (self.bandwidth > 0 and self.latency >= 0 and self.call >= 0):
             raise ValueError(f"a link has a bandwidth > 0 and a latency >= 0, got {self}")
 
 

@@ -121,6 +121,10 @@ class Machine:
         for name in ("name", "device", "rates", "link"):
             if name not in given:
                 raise UsageError(f"{where} lacks {name!r}: detol plan --json shows a whole machine")
+        if values.get("format", FORMAT) != FORMAT:
+            raise UsageError(
+                f"{where} has format {values['format']!r}, known is {FORMAT}: take a machine of this detol"
+            )
         try:
             rates = {kind: Rate(**rate) for kind, rate in given["rates"].items()}
             given |= {"rates": {kind: rates.get(kind, next(iter(rates.values()))) for kind in KINDS}}
@@ -137,15 +141,24 @@ class Machine:
         """Refuse values that mean nothing.
 
         Raises:
-            ValueError: a negative time, an overlap outside [0, 1], a crowd that speeds up, no bandwidth.
+            ValueError: another type, an unknown device, a negative time, an overlap outside [0, 1], a crowd that speeds
+                up, no bandwidth.
         """
+        if self.device not in ("cpu", "cuda"):
+            raise ValueError(f"device is cpu or cuda, got {self.device!r}")
+        kinds: dict[type, tuple[str, ...]] = {str: ("name", "measured"), int: ("ranks", "per_host")}
+        kinds[bool] = ("queued", "joined", "prefetch")
+        for name, kind in ((name, kind) for kind, names in kinds.items() for name in names):
+            value = getattr(self, name)
+            if type(value) is not kind:  # True is an int
+                raise ValueError(f"{name} is of type {kind.__name__}, got {value!r}")
         times = ("norm", "free", "sample", "update", "layer", "tensor", "step", "layer_wide", "step_wide")
         for name in (*times, "setup", "agree"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
                 raise ValueError(f"{name} is in seconds, >= 0, got {getattr(self, name)!r}")
         if not 0 <= self.overlap <= 1:
             raise ValueError(f"overlap is in [0, 1], got {self.overlap!r}")
-        if not self.crowd or min(self.crowd) < 1:
+        if not self.crowd or not all(1 <= slower < math.inf for slower in self.crowd):
             raise ValueError(f"crowd holds slowdowns >= 1, got {self.crowd!r}")
         if not (self.storage > 0 and self.files > 0) or self.per_host < 1 or self.ranks < 0:
             raise ValueError("storage and files are > 0, per_host >= 1 and ranks >= 0")

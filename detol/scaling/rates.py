@@ -31,7 +31,7 @@ class Rate:
     outputs: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.peak > 0 or min(self.rows, self.inner, self.outputs) < 0:
+        if not (self.peak > 0 and self.rows >= 0 and self.inner >= 0 and self.outputs >= 0):
             raise ValueError(f"a rate has a peak > 0 and half sizes >= 0, got {self}")
 
     def seconds(self, rows: float, inner: float, outputs: float) -> float:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
@@ -29,10 +30,10 @@ class Recipe:
     Args:
         optimiser: ``sgd`` (momentum, Nesterov), ``adamw``, or for large batches ``lars`` (You et al. 2017) or ``lamb``
             (You et al. 2020).
-        learning_rate: peak of the schedule, > 0; with ``base_batch`` that of a batch of this size.
+        learning_rate: peak of the schedule, > 0 and finite; with ``base_batch`` that of a batch of this size.
         momentum: of ``sgd`` and ``lars``, in [0, 1).
         nesterov: of ``sgd``.
-        weight_decay: >= 0; not applied to biases and norm parameters.
+        weight_decay: >= 0 and finite; not applied to biases and norm parameters.
         schedule: ``cosine`` (to zero), ``one_cycle``, ``constant``, ``step`` (falls by ``step_factor`` three times) or
             ``grow_batch`` (instead of each fall the batch grows by that factor: Smith et al. 2018).
         warmup: share of all steps in which the rate rises linearly from zero, in [0, 1).
@@ -48,7 +49,7 @@ class Recipe:
         accumulate: micro-batches in which a rank goes through its part of a batch, one after the other, >= 1.
         base_batch: the batch to which ``learning_rate`` belongs: the peak is scaled by ``batch_size / base_batch``, and
             the warm-up starts from the rate itself (Goyal et al. 2017); 0: the rate is for ``batch_size``.
-        step_factor: of ``step`` and ``grow_batch``, > 1.
+        step_factor: of ``step`` and ``grow_batch``, in (1, 1e6].
         max_batch: largest batch of ``grow_batch``, beyond which the rate falls; 0: a tenth of the training samples.
     """
 
@@ -87,16 +88,16 @@ class Recipe:
                 "use precision bfloat16"
             )
         rules = {
-            "learning_rate": (self.learning_rate > 0, "> 0"),
+            "learning_rate": (0 < self.learning_rate < math.inf, "> 0 and finite"),
             "momentum": (0 <= self.momentum < 1, "in [0, 1)"),
-            "weight_decay": (self.weight_decay >= 0, ">= 0"),
+            "weight_decay": (0 <= self.weight_decay < math.inf, ">= 0 and finite"),
             "warmup": (0 <= self.warmup < 1, "in [0, 1)"),
             "batch_size": (self.batch_size >= 1, ">= 1"),
             "label_smoothing": (0 <= self.label_smoothing < 1, "in [0, 1)"),
             "clip": (self.clip >= 0, ">= 0"),
             "accumulate": (self.accumulate >= 1, ">= 1"),
             "base_batch": (self.base_batch >= 0, ">= 1, or 0 for a rate that is not scaled"),
-            "step_factor": (self.step_factor > 1, "> 1"),
+            "step_factor": (1 < self.step_factor <= 1e6, "> 1 and at most 1e6"),
             "max_batch": (self.max_batch >= 0, ">= 1, or 0 for a tenth of the training samples"),
         }
         for name, (kept, rule) in rules.items():
@@ -142,10 +143,13 @@ def make_recipe(settings: Mapping[str, Value], base: Recipe | None = None) -> Re
 
 
 def _convert(name: str, value: Value, kind: type) -> Value:
-    if kind is bool and isinstance(value, str):
-        if value.lower() not in ("true", "false"):
+    if kind is bool:
+        told = {"true": True, "false": False, "1": True, "0": False}.get(str(value).lower())
+        if told is None:
             raise UsageError(f"recipe {name} must be true or false, got {value!r}")
-        return value.lower() == "true"
+        return told
+    if kind is int and (isinstance(value, bool) or (isinstance(value, float) and not value.is_integer())):
+        raise UsageError(f"recipe {name} must be a whole number, got {value!r}")
     try:
         return kind(value)  # type: ignore[no-any-return]
     except (TypeError, ValueError):

@@ -41,6 +41,14 @@ def test_rates_that_are_left_out_are_the_first_one():
         ({"crowd": [0.5]}, "slowdowns >= 1"),
         ({"storage": 0}, "storage and files are > 0"),
         ({"norm": float("nan")}, "norm is in seconds"),
+        ({"crowd": [1.0, float("nan")]}, "slowdowns >= 1"),
+        ({"ranks": float("nan")}, "ranks is of type int"),
+        ({"ranks": True}, "ranks is of type int"),
+        ({"device": "tpu"}, "device is cpu or cuda"),
+        ({"queued": "no"}, "queued is of type bool"),
+        ({"link": {"bandwidth": 1, "latency": float("nan")}}, "latency >= 0"),
+        ({"rates": {"linear": {"peak": 1, "inner": float("nan")}}}, "half sizes >= 0"),
+        ({"format": 2}, "has format 2, known is 1"),
     ],
 )
 def test_a_file_that_is_no_machine_is_refused_in_one_line(change, message, tmp_path):

@@ -1,5 +1,7 @@
 """Recipes: digests that never change, rules, and the ways to exchange gradients by name."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,6 +74,9 @@ def test_a_way_survives_being_written(name: str, number: int) -> None:
         ({"accumulate": 0}, "accumulate must be >= 1, got 0"),
         ({"base_batch": -1}, "base_batch must be >= 1, or 0"),
         ({"step_factor": 1.0}, "step_factor must be > 1"),
+        ({"step_factor": 1e200}, "at most 1e6"),  # its third power is beyond floats
+        ({"learning_rate": math.inf}, "learning_rate must be > 0 and finite"),
+        ({"weight_decay": math.inf}, "weight_decay must be >= 0 and finite"),
         ({"max_batch": -5}, "max_batch"),
         ({"optimiser": "larsen"}, "did you mean lars"),
     ],
@@ -80,6 +85,28 @@ def test_a_setting_against_its_rule_is_one_line(settings: dict[str, object], mes
     with pytest.raises(UsageError, match=message) as found:
         Recipe(**settings)  # type: ignore[arg-type]
     assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"accumulate": 1.5}, "accumulate must be a whole number, got 1.5"),
+        ({"batch_size": math.inf}, "batch_size must be a whole number, got inf"),
+        ({"max_batch": math.nan}, "max_batch must be a whole number, got nan"),
+        ({"batch_size": True}, "batch_size must be a whole number, got True"),
+        ({"sync_norm": 7}, "sync_norm must be true or false, got 7"),
+        ({"nesterov": "maybe"}, "nesterov must be true or false, got 'maybe'"),
+    ],
+)
+def test_numbers_are_not_cut_to_a_type(settings: dict[str, bool | float | str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make_recipe(settings)
+
+
+def test_what_says_the_same_is_taken() -> None:
+    assert make_recipe({"accumulate": 2.0, "sync_norm": 1, "nesterov": "False"}) == Recipe(
+        accumulate=2, sync_norm=True, nesterov=False
+    )
 
 
 def test_all_names_make_recipes() -> None:
