@@ -83,6 +83,8 @@ def read(
         "validation": validation,
     }
     given |= {"test": test, "seed": seed, "limit": limit, "task": task, "resize": resize}
+    if not isinstance(copy, bool):
+        raise DataError(f"data.copy must be true or false, got {copy!r}")
     if packed.is_pack(source):
         return packed.read(Path(str(source)), given, copy=copy, shuffle=shuffle)
     if copy or shuffle != "auto":

@@ -127,6 +127,11 @@ def test_copy_is_for_packed_files() -> None:
         read("digits", copy=True)
 
 
+def test_copy_is_true_or_false(file: Path) -> None:
+    with pytest.raises(DataError, match="data.copy must be true or false, got 'maybe'"):
+        read(file, copy="maybe")  # type: ignore[arg-type]
+
+
 def test_a_parquet_file_that_is_damaged_within(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     pd.DataFrame({"a": rng.normal(size=500), "b": rng.normal(size=500), "y": np.arange(500) % 2}).to_parquet(
