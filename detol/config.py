@@ -61,7 +61,8 @@ class Settings:
         trial_minutes: one attempt of a trial may take; 0: no bound.
         workers: how many train side by side; 0: one for each CPU core or GPU.
         ranks: workers that train one trial together: a number <= workers, or ``auto``: for each trial what lets the
-            search end soonest (:mod:`detol.scaling.auto`).
+            search end soonest (:mod:`detol.scaling.auto`), by seconds that were measured, so that it does not repeat to
+            the bit.
         objective: metrics, the first is the primary one; ``METRIC:min`` minimises; empty: by the task.
         seed: of the search.
         name: unique; empty: made from the data's name.
@@ -93,7 +94,7 @@ class Settings:
     hours: float = 0.0
     trial_minutes: float = 0.0
     workers: int = 0
-    ranks: str = "auto"
+    ranks: str = "1"
     objective: tuple[str, ...] = ()
     seed: int = 0
     name: str = ""
@@ -204,6 +205,8 @@ class Settings:
         kept = {name: value for name, value in self.as_dict().items() if name not in apart}
         if kept["reuse"] == "always":  # as before there was a choice, so that older searches are still known
             del kept["reuse"]
+        # As before widths were chosen, when ``auto`` was the default and meant one.
+        kept["ranks"] = {"1": "auto", "auto": "chosen"}.get(self.ranks, self.ranks)
         text = json.dumps({**kept, "facts": facts}, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 

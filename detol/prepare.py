@@ -27,7 +27,7 @@ from detol.search.warm import warm_digest
 from detol.spaces import catalogue
 from detol.warming import Warm
 from detol.widths import widths
-from detol.workers import devices
+from detol.workers import devices, step_way
 
 if TYPE_CHECKING:
     from detol.workers.data.dataset import Dataset
@@ -161,6 +161,7 @@ def prepare(
 def _workers(settings: Settings) -> int:
     """Return how many workers there will be, checked against ranks, executor and device."""
     devices.check(settings.device)
+    step_way.way()  # a wrong word would fail each trial alone
     workers = settings.workers or defaults.workers(settings.device)
     if settings.width > workers:
         raise UsageError(f"--ranks must be at most the number of workers, got {settings.width} of {workers}: --workers")

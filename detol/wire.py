@@ -335,11 +335,13 @@ def executor(settings: Settings, dataset: "Dataset", workers: int) -> Executor:
         from detol.execution.inline import InlineExecutor
 
         return InlineExecutor(dataset, device="cpu" if settings.device == "auto" else settings.device, threads=1)
+    from detol.workers import devices
     from detol.workers.pool import RayExecutor
 
-    return RayExecutor(
-        dataset, workers=workers, ranks=settings.width, device=settings.device, address=settings.ray or None
-    )
+    widest = settings.width
+    if settings.ranks == "auto" and not settings.ray:
+        widest = min(workers, devices.gpus() or workers)
+    return RayExecutor(dataset, workers=workers, ranks=widest, device=settings.device, address=settings.ray or None)
 
 
 def tracker(

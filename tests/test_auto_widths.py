@@ -25,7 +25,7 @@ def _no_cache(tmp_path, monkeypatch):
 
 
 def policy(digits, workers=4, recipe=None, **settings):
-    made = Settings(data="digits", device="cpu", **settings)
+    made = Settings(data="digits", device="cpu", **{"ranks": "auto", **settings})
     return widths.widths(made, digits, recipe or Recipe(), catalogue.load("tiny"), workers)
 
 
@@ -51,7 +51,9 @@ def test_all_workers_compute_whatever_the_widths(digits):
 
 def test_ranks_that_share_a_gpu_gain_nothing(digits, monkeypatch):
     monkeypatch.setattr(devices, "gpus", lambda: 2)
-    found = widths.widths(Settings(data="digits", device="cuda"), digits, Recipe(), catalogue.load("tiny"), 8)
+    found = widths.widths(
+        Settings(data="digits", device="cuda", ranks="auto"), digits, Recipe(), catalogue.load("tiny"), 8
+    )
     assert found._forecast.most == 2
     assert policy(digits, workers=8)._forecast.most == 8
     assert policy(digits, workers=8, recipe=Recipe(batch_size=6))._forecast.most == 3
@@ -77,3 +79,18 @@ def test_more_ranks_than_there_are_is_one_line(settings, gpus, message, monkeypa
     with pytest.raises(UsageError, match=message) as error:
         prepare._workers(Settings(data="digits", **settings))
     assert "\n" not in str(error.value)
+
+
+def test_a_search_has_one_rank_a_trial_unless_asked(digits):
+    assert Settings(data="digits").width == 1
+    assert policy(digits, ranks=Settings().ranks) is None
+
+
+def test_widths_that_are_chosen_make_another_search():
+    assert Settings(ranks="auto").identity() != Settings().identity()
+
+
+def test_a_wrong_word_for_the_steps_is_refused_before_anything_starts(monkeypatch):
+    monkeypatch.setenv("DETOL_STEP", "grph")
+    with pytest.raises(UsageError, match="DETOL_STEP 'grph'"):
+        prepare._workers(Settings(data="digits", workers=2))

@@ -149,9 +149,10 @@ class Worker:
         recycle = self._spoilt(state)
         kept = self._leave(group, name, clean=not (recycle or facts) and (state.scored or state in _TOGETHER))
         self._groups.pop(ticket, None)
-        self._orders = {later: orders for later, orders in self._orders.items() if later > ticket}
-        self._stores = {one: stores for one, stores in self._stores.items() if one > ticket or self._holds(one)}
-        self._stopped = {later for later in self._stopped if later > ticket}
+        # Copied first: the control thread may add to them meanwhile.
+        self._orders = {later: orders for later, orders in list(self._orders.items()) if later > ticket}
+        self._stores = {one: stores for one, stores in list(self._stores.items()) if one > ticket or self._holds(one)}
+        self._stopped = {later for later in list(self._stopped) if later > ticket}
         weights = progress.weights if state.scored and (self._weights or progress.paused) else None
         extra = {"device": self._device, **progress.facts, **facts}
         yield Finish(state, reason, weights, extra, recycle=recycle, kept=kept)

@@ -3,7 +3,7 @@
 import re
 
 from detol.search.recipe import PRECISIONS
-from detol.workers.stepping.settings import VARIABLE, WAYS
+from detol.workers.step_way import VARIABLE, WAYS
 
 
 def test_every_way_is_told(docs):

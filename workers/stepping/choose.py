@@ -7,14 +7,14 @@ from torch.optim import SGD, AdamW
 
 from detol.workers.stepping.base import Learner, Step
 from detol.workers.stepping.eager import Eager
-from detol.workers.stepping.settings import way
+from detol.workers.step_way import way
 
 
 def choose(learner: Learner) -> Step:
     """Return the quickest kind of step that the training allows.
 
     Raises:
-        UsageError: an unknown way in the environment (see :mod:`detol.workers.stepping.settings`).
+        UsageError: an unknown way in the environment (see :mod:`detol.workers.step_way`).
     """
     wanted = way()
     why = _eager(learner, wanted)

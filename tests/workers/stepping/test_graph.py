@@ -14,7 +14,7 @@ from detol.workers.stepping.blocks import Shared, blocks_of
 from detol.workers.stepping.compiled import SHARE, Compiler
 from detol.workers.stepping.graph import Graph
 from detol.workers.stepping.recorder import Rerun
-from detol.workers.stepping.settings import way
+from detol.workers.step_way import way
 from detol.workers.tensors import load
 from detol.workers.train import Training
 
