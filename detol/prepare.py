@@ -28,6 +28,7 @@ from detol.spaces import catalogue
 from detol.warming import Warm
 from detol.widths import widths
 from detol.workers import devices, step_way
+from detol.workers.elastic import roll
 
 if TYPE_CHECKING:
     from detol.workers.data.dataset import Dataset
@@ -162,6 +163,7 @@ def _workers(settings: Settings) -> int:
     """Return how many workers there will be, checked against ranks, executor and device."""
     devices.check(settings.device)
     step_way.way()  # a wrong word would fail each trial alone
+    roll.step_limit()  # otherwise told when the search has been written down
     workers = settings.workers or defaults.workers(settings.device)
     if settings.width > workers:
         raise UsageError(f"--ranks must be at most the number of workers, got {settings.width} of {workers}: --workers")

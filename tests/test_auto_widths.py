@@ -94,3 +94,9 @@ def test_a_wrong_word_for_the_steps_is_refused_before_anything_starts(monkeypatc
     monkeypatch.setenv("DETOL_STEP", "grph")
     with pytest.raises(UsageError, match="DETOL_STEP 'grph'"):
         prepare._workers(Settings(data="digits", workers=2))
+
+
+def test_a_limit_of_steps_that_is_none_is_refused_before_anything_starts(monkeypatch):
+    monkeypatch.setenv("DETOL_STEP_LIMIT", "soon")
+    with pytest.raises(UsageError, match="DETOL_STEP_LIMIT must be a number of seconds > 0, got 'soon'"):
+        prepare._workers(Settings(data="digits", workers=2))
