@@ -101,6 +101,23 @@ class Header:
         }
         return cls(sections, body["dataset"], body["given"], body["images"], _hash(text))
 
+    def check(self, end: int) -> None:
+        """Refuse what cannot be mapped: a header may have its hash and still be from another hand.
+
+        Raises:
+            ValueError: an array that is no numbers or outside of the bytes before ``end``, or something is missing.
+        """
+        for name, section in self.sections.items():
+            if np.dtype(section.dtype).kind not in "biuf" or not all(side >= 0 for side in section.shape):
+                raise ValueError(f"{name} is {section.dtype} of {section.shape}")
+            if not PREAMBLE.size <= section.offset <= end - section.size:
+                raise ValueError(f"{name} lies outside of the file")
+        x = ("x",) if self.images is None else ("bytes", "offsets")
+        wanted = {f"{part}.{what}" for part in ("train", "validation") for what in (*x, "y")}
+        facts = {"name", "kind", "task", "classes", "digest", "target_mean", "target_std", "preprocessing", "about"}
+        if missing := sorted((wanted - set(self.sections)) | (facts - set(self.dataset))):
+            raise ValueError(f"it lacks {', '.join(missing)}")
+
 
 def preamble(header: bytes, offset: int) -> bytes:
     """Return the first bytes of a file whose header, its last bytes, is at ``offset``."""
@@ -144,7 +161,15 @@ def read_header(path: Path) -> Header:
             f"the header of a packed file must have the hash {known.hex()}: that of {path} has {_hash(text)}, it is"
             " damaged; copy it or pack the data again"
         )
-    return Header.from_bytes(text)
+    try:
+        header = Header.from_bytes(text)
+        header.check(offset)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(
+            f"the header of a packed file must say where its arrays lie: that of {path} does not"
+            f" ({type(error).__name__}: {error}); pack the data again"
+        ) from None
+    return header
 
 
 def _cut(path: Path, there: int, size: int) -> DataError:

@@ -1,8 +1,11 @@
 """What is wrong with a packed file is told in one line, when it is opened or when it is verified."""
 
+import json
 import pickle
 import struct
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,7 +13,7 @@ import pytest
 
 from detol.errors import DataError
 from detol.workers.data import read
-from detol.workers.data.packed.layout import ALIGNMENT, MAGIC, PREAMBLE, read_header
+from detol.workers.data.packed.layout import ALIGNMENT, MAGIC, PREAMBLE, preamble, read_header
 from detol.workers.data.packed.make import pack
 from detol.workers.data.packed.verify import verify
 
@@ -48,6 +51,38 @@ def test_cut_off_anywhere_it_is_refused(file: Path) -> None:
         refused(file, "none" if edge < len(MAGIC) else "cut off", f"{edge:,}")
     file.write_bytes(whole + b"x")
     refused(file, "longer")
+
+
+def _without(body: dict[str, Any], *path: str) -> None:
+    for name in path[:-1]:
+        body = body[name]
+    del body[path[-1]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda body: _without(body, "sections"),
+        lambda body: _without(body, "sections", "train.x"),
+        lambda body: _without(body, "dataset", "about"),
+        lambda body: body.update(sections=[]),
+        lambda body: body["sections"]["train.x"].update(offset=10**12),
+        lambda body: body["sections"]["train.x"].update(offset=-4096),
+        lambda body: body["sections"]["train.x"].update(dtype="O"),
+        lambda body: body["sections"]["train.x"].update(dtype="x"),
+        lambda body: body["sections"]["train.x"].update(shape=[10**9, 10**9]),
+        lambda body: body["sections"]["train.x"].update(shape=[-1]),
+        lambda body: body["sections"]["train.x"].update(size=3),
+    ],
+)
+def test_a_header_of_another_hand_with_its_right_hash(file: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    whole = file.read_bytes()
+    offset = PREAMBLE.unpack(whole[: PREAMBLE.size])[4]
+    body = json.loads(whole[offset:])
+    change(body)
+    text = json.dumps(body).encode()
+    file.write_bytes(preamble(text, offset) + whole[PREAMBLE.size : offset] + text)
+    refused(file, "must say where its arrays lie", "pack the data again")
 
 
 def test_another_file_under_the_name(file: Path) -> None:
