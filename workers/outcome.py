@@ -1,5 +1,6 @@
 """How an exception becomes the state and the reason of a trial: the one place for every executor. Imports no torch."""
 
+import re
 from collections.abc import Iterable
 
 from detol.errors import Diverged, OutOfMemory, TimedOut, WorkerLost
@@ -43,6 +44,13 @@ def one_line(text: str) -> str:
     """Return text without line breaks, at most ``LONGEST_REASON`` characters."""
     flat = " ".join(text.split()).rstrip(": ")
     return flat if len(flat) <= LONGEST_REASON else f"{flat[: LONGEST_REASON - 3]}..."
+
+
+def cause(error: BaseException) -> str:
+    """Return why a worker could not be made: of a traceback that Ray sends along the last line, which names it."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines and getattr(error, "actor_init_failed", False) else text
 
 
 _SEVERITY = (

@@ -29,7 +29,7 @@ from detol.workers.elastic.plan import Plan
 from detol.workers.elastic.roll import Kill, Roll
 from detol.workers.entry import Entry
 from detol.workers.local_ray import LocalRay
-from detol.workers.outcome import one_line
+from detol.workers.outcome import cause, one_line
 from detol.workers.seats import Finish, Run, Seat, end_process, node_shared, spawn
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class RayExecutor:
             if isinstance(self._broken, UsageError) and not self._closed:
                 raise self._broken
             if self._broken and not self._closed:
-                raise WorkerLost(one_line(f"Ray cannot start workers: {self._broken}"))
+                raise WorkerLost(one_line(f"Ray cannot start workers: {cause(self._broken)}"))
             return 0 if self._closed else sum(seat.state == "idle" for seat in self._seats)
 
     def submit(self, job: Job) -> None:

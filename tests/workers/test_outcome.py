@@ -3,7 +3,7 @@ import torch
 
 from detol.errors import Diverged, OutOfMemory, TimedOut, WorkerLost
 from detol.search.records import State
-from detol.workers.outcome import LONGEST_REASON, decisive, outcome
+from detol.workers.outcome import LONGEST_REASON, cause, decisive, outcome
 from detol.workers.step import memory_faults
 
 
@@ -44,3 +44,10 @@ def test_the_cause_wins_over_its_effect():
     assert decisive([State.FAILED, State.LOST, State.COMPLETED]) is State.FAILED
     assert decisive([State.COMPLETED, State.STOPPED]) is State.STOPPED
     assert decisive([State.COMPLETED, State.COMPLETED]) is State.COMPLETED
+
+
+def test_why_a_worker_could_not_be_made_is_the_last_line_of_its_traceback():
+    told = RuntimeError("The actor died, \x1b[36mray::Worker\x1b[39m\nTraceback ...\nDataError: a.pack is cut off\n")
+    assert cause(told).startswith("The actor died, ray::Worker\n")
+    told.actor_init_failed = True  # as Ray's ActorDiedError has it
+    assert cause(told) == "DataError: a.pack is cut off"
