@@ -54,7 +54,7 @@ def search(
     hours: Hours = None,
     trial_minutes: Annotated[float | None, Option("--trial-minutes", help="Longest time of one trial.")] = None,
     workers: Workers = None,
-    ranks: Annotated[str | None, Option("--ranks", help="Workers that train one trial together: N (1), or auto.")] = None,
+    ranks: Annotated[str | None, Option("--ranks", help="Workers that train one trial: N (1), or auto.")] = None,
     objective: Annotated[
         list[str] | None, Option("--objective", help="METRIC or METRIC:min; repeat for several.")
     ] = None,

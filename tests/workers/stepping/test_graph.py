@@ -9,12 +9,12 @@ from detol.graph.ops import op
 from detol.graph.topology import chain
 from detol.search.recipe import Recipe
 from detol.workers.data.dataset import Split
+from detol.workers.step_way import way
 from detol.workers.stepping import Eager, facts
 from detol.workers.stepping.blocks import Shared, blocks_of
 from detol.workers.stepping.compiled import SHARE, Compiler
 from detol.workers.stepping.graph import Graph
 from detol.workers.stepping.recorder import Rerun
-from detol.workers.step_way import way
 from detol.workers.tensors import load
 from detol.workers.train import Training
 
