@@ -5,9 +5,9 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD, AdamW
 
+from detol.workers.step_way import way
 from detol.workers.stepping.base import Learner, Step
 from detol.workers.stepping.eager import Eager
-from detol.workers.step_way import way
 
 
 def choose(learner: Learner) -> Step:
