@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from common import arguments, conclude, spread
+from listed import Listed
 
 from detol import wire
 from detol.execution.simulated import Answer, SimulatedClock, SimulatedExecutor
@@ -67,21 +68,6 @@ SPACE = DecisionSpace(
     [Choice("channels", (*SMALL, *LARGE)), Choice("depth", (2, 3, 4)), Choice("copy", tuple(range(200)))],
     build=network,
 )
-
-
-class Listed:
-    """Proposes candidates in a given order (keeps the protocol of a strategy)."""
-
-    def __init__(self, candidates: Sequence[Candidate]) -> None:
-        self._left = list(candidates)
-
-    def ask(self, count: int) -> Sequence[Candidate]:
-        """Return the next ones."""
-        taken, self._left = self._left[:count], self._left[count:]
-        return taken
-
-    def tell(self, trials: Sequence[Trial]) -> None:
-        """Learn nothing."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 from common import arguments, conclude
+from listed import Listed
 
 from detol import wire
 from detol.bench.statistics import interval
@@ -76,21 +77,6 @@ ROWS = (
     Row("promote+curve, 40 earlier curves", "promote+curve", earlier=40),
 )
 QUICK = ("full", "synchronous halving", "stop form (asha, default grace)", "promote", "promote+curve")
-
-
-class Listed:
-    """Proposes candidates in a given order (keeps the protocol of a strategy)."""
-
-    def __init__(self, candidates: Sequence[Candidate]) -> None:
-        self._left = list(candidates)
-
-    def ask(self, count: int) -> Sequence[Candidate]:
-        """Return the next ones."""
-        taken, self._left = self._left[:count], self._left[count:]
-        return taken
-
-    def tell(self, trials: Sequence[Trial]) -> None:
-        """Learn nothing."""
 
 
 class Curves:

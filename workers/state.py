@@ -93,10 +93,10 @@ def save(
         more: facts that its weights alone carry, too.
         memory: what each rank remembers for the exchange of gradients.
     """
-    tensors = {f"{_MODEL}{name}": _plain(tensor) for name, tensor in model.state_dict().items()}
+    tensors = {f"{_MODEL}{name}": detached(tensor) for name, tensor in model.state_dict().items()}
     state = {**optimiser.tensors(), **memory.optimiser}
-    tensors |= {f"{_OPTIMISER}{name}": _plain(tensor) for name, tensor in state.items()}
-    tensors |= {f"{_COMMUNICATION}{name}": _plain(tensor) for name, tensor in memory.rows.items()}
+    tensors |= {f"{_OPTIMISER}{name}": detached(tensor) for name, tensor in state.items()}
+    tensors |= {f"{_COMMUNICATION}{name}": detached(tensor) for name, tensor in memory.rows.items()}
     curve = [[report.epoch, dict(report.metrics), report.seconds] for report in reports]
     about = {"format": FORMAT, "kind": KIND, "epoch": str(reports[-1].epoch), "curve": json.dumps(curve)}
     return safetensors.torch.save(tensors, {**more, **stamp.facts(), **about})
@@ -143,6 +143,7 @@ def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
-def _plain(tensor: Tensor) -> Tensor:
+def detached(tensor: Tensor) -> Tensor:
+    """Return a tensor of its own on the host, contiguous."""
     # Clones, since tensors that share memory (a parameter used twice) are refused.
     return tensor.detach().cpu().contiguous().clone()

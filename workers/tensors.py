@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from detol.errors import DataError
+from detol.search.stages import steps_of
 from detol.workers.data.feed import Feed, shared
 from detol.workers.devices import memory
 
@@ -175,11 +176,6 @@ def batches(count: int, batch_size: int, width: int, order: Tensor) -> Iterator[
     needs. So there is no tiny last batch, nothing is dropped, and data smaller than the batch are one batch.
     """
     yield from order.tensor_split(steps_of(count, batch_size, width))
-
-
-def steps_of(count: int, batch_size: int, width: int) -> int:
-    """Return how many global batches an epoch has."""
-    return max(1, min(-(-count // batch_size), count // (2 * width)))
 
 
 def use_threads(count: int) -> None:

@@ -12,6 +12,7 @@ from detol.scaling.step import step
 from detol.scaling.work import Work
 from detol.search.records import Trial
 from detol.search.spared import KNOWN
+from detol.search.stages import steps_of
 from detol.search.widths import FORECAST, Leg, width_at
 
 LATEST = 25
@@ -105,8 +106,7 @@ class Forecast:
         work = self._works[digest]
         if work is None:
             return 0.0
-        # As detol.workers.tensors cuts an epoch: batches of equal size, none above the recipe's.
-        steps = max(1, min(-(-self._samples // self._batch), self._samples // (2 * width)))
+        steps = steps_of(self._samples, self._batch, width)
         batch = -(-self._samples // steps)
         fewer = factor(self._communication, work, width)
         one = step(work, self.machine, batch, width, compression=fewer)

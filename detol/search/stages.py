@@ -48,3 +48,11 @@ def largest_part(recipe: Recipe, epochs: int, count: int, width: int) -> int:
     """Return the most samples that a rank ever has in memory at once: a part of the largest batch, >= 1."""
     batch = max(stage(recipe, epoch, epochs, count).batch for epoch in range(1, epochs + 1))
     return max(1, min(batch, count) // (width * recipe.accumulate))
+
+
+def steps_of(count: int, batch_size: int, width: int) -> int:
+    """Return how many global batches an epoch of ``count`` samples has on ``width`` ranks, >= 1.
+
+    No batch is larger than ``batch_size``, unless a rank would have fewer than the 2 samples that batch norm needs.
+    """
+    return max(1, min(-(-count // batch_size), count // (2 * width)))

@@ -4,8 +4,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from detol.search.stages import steps_of
 from detol.workers.group import Group
-from detol.workers.tensors import batches, load, steps_of
+from detol.workers.tensors import batches, load
 
 
 @given(count=st.integers(2, 500), batch=st.integers(1, 600), width=st.integers(1, 4))

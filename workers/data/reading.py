@@ -81,8 +81,12 @@ def read(
         "header": header,
         "variables": variables,
         "validation": validation,
+        "test": test,
+        "seed": seed,
+        "limit": limit,
+        "task": task,
+        "resize": resize,
     }
-    given |= {"test": test, "seed": seed, "limit": limit, "task": task, "resize": resize}
     if not isinstance(copy, bool):
         raise DataError(f"data.copy must be true or false, got {copy!r}")
     if packed.is_pack(source):

@@ -16,6 +16,7 @@ from detol.workers.communication import Communication
 from detol.workers.elastic.anchor import Anchor
 from detol.workers.group import Group
 from detol.workers.optim import Optimiser
+from detol.workers.state import detached
 from detol.workers.stepping.epoch import Position
 
 _MODEL, _OPTIMISER = "model.", "optimiser."
@@ -174,8 +175,8 @@ class Survival:
         self._communication.apart = False
 
     def _packed(self, curve: Sequence[Report]) -> bytes:
-        tensors = {f"{_MODEL}{name}": _plain(tensor) for name, tensor in self._model.state_dict().items()}
-        tensors |= {f"{_OPTIMISER}{name}": _plain(tensor) for name, tensor in self._optimiser.tensors().items()}
+        tensors = {f"{_MODEL}{name}": detached(tensor) for name, tensor in self._model.state_dict().items()}
+        tensors |= {f"{_OPTIMISER}{name}": detached(tensor) for name, tensor in self._optimiser.tensors().items()}
         rows = [[report.epoch, dict(report.metrics), report.seconds] for report in curve]
         return safetensors.torch.save(tensors, {"curve": json.dumps(rows)})
 
@@ -214,7 +215,3 @@ def _loss(position: Position, model: nn.Module) -> Tensor:
     if position.loss is not None:
         return position.loss
     return torch.zeros((), device=next((p.device for p in model.parameters()), torch.device("cpu")))
-
-
-def _plain(tensor: Tensor) -> Tensor:
-    return tensor.detach().cpu().contiguous().clone()

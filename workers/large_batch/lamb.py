@@ -1,16 +1,15 @@
 """LAMB: Adam whose every layer moves in proportion to its weights (You et al. 2020, arXiv 1904.00962, algorithm 2)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
-from detol.workers.large_batch.trust import trust_ratios
+from detol.workers.large_batch.trust import LayerWise, trust_ratios
 
 
-class Lamb(Optimizer):
+class Lamb(LayerWise):
     """Layer-wise adaptive moments.
 
     For a layer with weights w, gradient g and decay b, at rate r in step t (algorithm 2, with the bias correction of
@@ -40,19 +39,6 @@ class Lamb(Optimizer):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "adapted": True})
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Take a step. ``closure``: gives the loss anew, with gradients."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            weights = [p for p in group["params"] if p.grad is not None]
-            if weights:
-                self._move(group, weights, [p.grad for p in weights])
-        return loss
 
     def _move(self, group: dict[str, Any], weights: list[Tensor], gradients: list[Tensor]) -> None:
         for weight in weights:

@@ -1,19 +1,18 @@
 """LARS: momentum SGD whose every layer has a rate of its own (You et al. 2017, arXiv 1708.03888, algorithm 1)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
-from detol.workers.large_batch.trust import trust_ratios
+from detol.workers.large_batch.trust import LayerWise, trust_ratios
 
 TRUST = 0.001
 """The trust coefficient of the paper."""
 
 
-class Lars(Optimizer):
+class Lars(LayerWise):
     """Layer-wise adaptive rate scaling.
 
     For a layer with weights w, gradient g, decay b and coefficient c, at rate r (algorithm 1)::
@@ -41,19 +40,6 @@ class Lars(Optimizer):
     ) -> None:
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "trust": trust, "adapted": True}
         super().__init__(params, defaults)
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Take a step. ``closure``: gives the loss anew, with gradients."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            weights = [p for p in group["params"] if p.grad is not None]
-            if weights:
-                self._move(group, weights, [p.grad for p in weights])
-        return loss
 
     def _move(self, group: dict[str, Any], weights: list[Tensor], gradients: list[Tensor]) -> None:
         decay = group["weight_decay"]

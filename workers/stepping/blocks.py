@@ -63,7 +63,6 @@ class Block:
         tensors: parameters and buffers in the order of the layers.
         weights: those of them that are multiplied.
         counters: the counters of batches of its norms.
-        rest: what follows the first layer; ``None`` where nothing does.
     """
 
     def __init__(self, layers: Sequence[nn.Module]) -> None:
@@ -85,8 +84,6 @@ class Block:
                 self.weights += multiplied
         self.first = str(specs.pop(0)[0]) if type(layers[0]) in _ACTIVATIONS else ""
         self.specs = tuple(specs)
-        further = layers[2 if self.first else 1 :]
-        self.rest: Block | None = Block(further) if further else None
 
     def key(self, x: Tensor, dtype: torch.dtype) -> Key:
         """Return which function computes it for such an input."""

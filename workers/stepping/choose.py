@@ -28,11 +28,7 @@ def choose(learner: Learner) -> Step:
     recorder = CudaRecorder(device)
     if wanted == "graph":
         return Graph(learner, recorder, parts=parts)
-    if wanted == "auto":
-        return Graph(learner, recorder, compiler(), budget=True, parts=parts)
-    from detol.workers.stepping.convolutions import convolutions
-
-    return Graph(learner, recorder, compiler(), convolutions(device), parts=parts)
+    return Graph(learner, recorder, compiler(), budget=wanted == "auto", parts=parts)
 
 
 def facts(step: Step, device: torch.device) -> dict[str, str | float]:
@@ -45,8 +41,8 @@ def facts(step: Step, device: torch.device) -> dict[str, str | float]:
 
     if not isinstance(step, Graph):
         return {"step": step.kind}
-    (made, blocks), (own, known) = step.compiled, step.own
-    told = f"{made} of {blocks} compiled" + (f", {own} of {known} convolutions by own kernels" if known else "")
+    made, blocks = step.compiled
+    told = f"{made} of {blocks} compiled"
     failed = {"blocks_failed": step.failure} if step.failure else {}
     return {"step": step.kind, "blocks": told, **failed, "setup_seconds": round(step.seconds, 3)}
 

@@ -55,14 +55,10 @@ class Compiler:
         if budget:
             new = sorted((key for key in new if self._seen[key]), key=lambda key: -self._seen[key])
         for key in new:
-            if not self.affords(1, budget=budget):
+            if budget and self.seconds + self._expected() > SHARE * (self._clock() - self._began):
                 break
             self._make(key, count, device)
         self._seen.update(set(keys))
-
-    def affords(self, pieces: int, *, budget: bool) -> bool:
-        """Return whether so many pieces may be compiled now."""
-        return not budget or self.seconds + pieces * self._expected() <= SHARE * (self._clock() - self._began)
 
     def _expected(self) -> float:
         done = len(self.made) + len(self.failed)

@@ -20,7 +20,6 @@ from detol.workers.step import element
 from detol.workers.stepping.base import Learner
 from detol.workers.stepping.blocks import Block, Key, Shared, blocks_of, function, replaced
 from detol.workers.stepping.compiled import Compiler
-from detol.workers.stepping.convolutions import Convolutions, Kind
 from detol.workers.stepping.eager import Eager, announce, backward, cuts
 from detol.workers.stepping.epoch import Batch, Epoch
 from detol.workers.stepping.exchange import Exchange
@@ -60,7 +59,6 @@ class Graph:
         learner: what it works on.
         recorder: of the device.
         compiler: of blocks; ``None``: they are not compiled.
-        convolutions: that decides on our own kernels; ``None``: the library computes all. Needs a compiler.
         budget: whether only blocks are compiled that pay (see :class:`~detol.workers.stepping.compiled.Compiler`).
         parts: as of :class:`~detol.workers.stepping.eager.Eager`.
         clock: seconds, never falling.
@@ -74,14 +72,12 @@ class Graph:
         learner: Learner,
         recorder: Recorder,
         compiler: Compiler | None = None,
-        convolutions: Convolutions | None = None,
         *,
         budget: bool = False,
         parts: int = 1,
         clock: Clock = time.monotonic,
     ) -> None:
         self._learner, self._recorder, self._compiler = learner, recorder, compiler
-        self._convolutions, self._kinds = convolutions, dict[Kind, None]()
         self._budget, self._parts, self._clock = budget, parts, clock
         self._model = plain(learner.called)
         called = learner.called
@@ -120,12 +116,6 @@ class Graph:
         """Why a block of it could not be compiled; empty where none failed."""
         failed = self._compiler.failed if self._compiler else {}
         return next((failed[key] for key in self._keys if key in failed), "")
-
-    @property
-    def own(self) -> tuple[int, int]:
-        """How many different convolutions go by our own kernels, and of how many that could."""
-        ours = self._convolutions
-        return sum(ours.chosen(kind) for kind in self._kinds) if ours else 0, len(self._kinds)
 
     def begin(self, epoch: Epoch) -> None:
         """Announce what will be read; what is not recorded yet is when it is needed."""
@@ -187,12 +177,6 @@ class Graph:
     def _compile(self, compiler: Compiler, work: Work, count: int, device: torch.device) -> None:
         """Compile what pays; which blocks there are is known when they have been gone through."""
         work()
-        began = self._clock()
-        if self._convolutions and self._kinds and compiler.affords(len(self._kinds), budget=self._budget):
-            self._convolutions.decide(self._kinds, count, device)
-            compiler.seconds += self._clock() - began
-            self._keys.clear()
-            work()
         compiler.prepare(self._keys, count, device, budget=self._budget)
 
     def _work(self, recorded: Recorded) -> None:
@@ -216,17 +200,6 @@ class Graph:
     def _forward(self, block: Block, x: Tensor) -> Tensor:
         """Compute a block, by its compiled function where there is one."""
         x = self._shared(block.first, x)
-        if self._convolutions and block.weights:
-            weight = self._copies.get(block.weights[0], block.weights[0])
-            kind = self._convolutions.kind(block.specs, x, weight)
-            if kind is not None:
-                self._kinds[kind] = None
-            if kind is not None and self._convolutions.chosen(kind):
-                x = self._convolutions(x, weight)
-                if block.rest is None:
-                    return x
-                block = block.rest
-                x = self._shared(block.first, x)
         key = block.key(x, self._dtype)
         self._keys.setdefault(key, len(self._keys))
         made = self._compiler.made.get(key) if self._compiler else None

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from detol.search.recipe import Recipe
-from detol.search.stages import stage
-from detol.workers.tensors import steps_of
+from detol.search.stages import stage, steps_of
 
 Rate = Callable[[int, int], float]
 """From (step, steps) of the whole training, the step from 0, to the learning rate."""
