@@ -21,7 +21,8 @@ _STAGE = {
 }
 
 _PATH = "from pathlib import Path"
-_LARGE = f"from collections.abc import Callable, Iterable, Sequence\n{_PATH}\nfrom typing import Any"
+_ABSTRACT = "from abc import abstractmethod\nfrom collections.abc import Callable, Iterable, Sequence"
+_LARGE = f"{_ABSTRACT}\n{_PATH}\nfrom typing import Any"
 
 
 def imports(recipe: Recipe) -> str:
@@ -37,10 +38,10 @@ def functions(recipe: Recipe) -> list[str]:
         found.append(_STAGE[recipe.schedule].replace("{largest}", largest))
     if recipe.optimiser in ("lars", "lamb"):
         from detol.workers import large_batch
-        from detol.workers.large_batch.trust import trust_ratios
+        from detol.workers.large_batch.trust import LayerWise, trust_ratios
 
         chosen = large_batch.Lars if recipe.optimiser == "lars" else large_batch.Lamb
-        sources = inspect.getsource(trust_ratios) + "\n\n" + inspect.getsource(chosen)
+        sources = "\n\n".join(inspect.getsource(part) for part in (LayerWise, trust_ratios, chosen))
         found.append(
             sources.replace("(Optimizer)", "(torch.optim.Optimizer)").replace("  # type: ignore[override]", "")
         )
