@@ -18,7 +18,7 @@ def way(environment: Mapping[str, str] = os.environ) -> str:
     Raises:
         UsageError: another word than those of :data:`WAYS`.
     """
-    found = environment.get(VARIABLE, "auto")
+    found = environment.get(VARIABLE) or "auto"  # set to nothing is not set, as in other programs
     if found not in WAYS:
         raise unknown(VARIABLE, found, WAYS)
     return found

@@ -73,11 +73,13 @@ def receive(reference: Reference, start: int, piece: bytes) -> None:
         DataError: what came is not the file.
     """
     copy = copied(reference)
-    if copy.exists():
-        return
     part = copy.with_suffix(".part")
+    if copy.exists():
+        part.unlink(missing_ok=True)  # of another search, which sent the same file at the same time
+        return
     copy.parent.mkdir(parents=True, exist_ok=True)
-    with part.open("r+b" if start else "wb") as file:
+    # Never cut off: two searches may send the same file at once, and write the same bytes to the same places.
+    with os.fdopen(os.open(part, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as file:
         file.seek(start)
         file.write(piece)
         if start + len(piece) < reference.size:

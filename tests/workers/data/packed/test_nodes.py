@@ -99,6 +99,21 @@ def test_nodes_that_do_not_see_the_path_are_sent_the_file_once(
     assert opened(elsewhere).dataset().digest == data.digest
 
 
+def test_two_searches_that_send_the_same_file_at_once_do_not_spoil_it(
+    reference: Reference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DETOL_CACHE", str(tmp_path / "one"))
+    elsewhere = replace(reference, path="/only/on/the/driver.pack")
+    sent: list[tuple[int, bytes]] = []
+    nodes.send(reference, lambda _, start, piece: sent.append((start, piece)))
+    assert len(sent) > 3
+    order = [*sent[:3], sent[0], *sent[3:], *sent[1:]]  # the second begins while the first is half done
+    for start, piece in order:
+        nodes.receive(elsewhere, start, piece)
+    (copy,) = (tmp_path / "one" / "packs").iterdir()
+    assert copy.read_bytes() == Path(reference.path).read_bytes()
+
+
 def test_data_that_are_not_packed_are_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(tmp_path, monkeypatch, ("one",))
     assert nodes.spread(read("digits"), cluster.names, cluster.call) == 0
