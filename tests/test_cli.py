@@ -11,25 +11,7 @@ from detol import cli
 
 INLINE = ["--executor", "inline", "--tracking", "off"]
 SEARCH = ["search", "--data", "digits", "--space", "tiny", "--trials", "4", "--epochs", "2", "--stop", "none", *INLINE]
-
-
-@pytest.fixture(autouse=True)
-def own_directory(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DETOL_RUNS", raising=False)
-    return tmp_path
-
-
-@pytest.fixture
-def call(capsys):
-    """Run a command; return (exit code, standard output, standard error)."""
-
-    def called(*arguments):
-        code = cli.run([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return called
+pytestmark = pytest.mark.usefixtures("own_directory")
 
 
 @pytest.fixture(scope="module")

@@ -11,29 +11,10 @@ import onnxruntime
 import pytest
 from PIL import Image
 
-from detol import cli
-
 QUICK = ["--space", "tiny", "--trials", "3", "--epochs", "2", "--stop", "none"]
 QUICK += ["--executor", "inline", "--tracking", "off"]
 Call = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(autouse=True)
-def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DETOL_RUNS", raising=False)
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Run a command; return (exit code, standard output, standard error)."""
-
-    def called(*arguments: object) -> tuple[int, str, str]:
-        code = cli.run([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return called
+pytestmark = pytest.mark.usefixtures("own_directory")
 
 
 def tree(folder: Path) -> set[str]:

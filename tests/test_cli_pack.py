@@ -9,29 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from detol import cli
-
 QUICK = ["--space", "tiny", "--trials", "3", "--epochs", "1", "--stop", "none", "--seed", "5"]
 QUICK += ["--executor", "inline", "--tracking", "off", "--json"]
 Call = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(autouse=True)
-def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DETOL_RUNS", raising=False)
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Run a command; return (exit code, standard output, standard error)."""
-
-    def called(*arguments: object) -> tuple[int, str, str]:
-        code = cli.run([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return called
+pytestmark = pytest.mark.usefixtures("own_directory")
 
 
 @pytest.fixture

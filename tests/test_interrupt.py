@@ -22,12 +22,7 @@ SEARCH = ["search", "--data", "digits", "--space", "tiny", "--strategy", "random
 SEARCH += ["--executor", "inline", "--tracking", "off", "--trials", str(TRIALS), "--epochs", str(EPOCHS)]
 PATIENCE = 120.0
 """Seconds after which a search that shows no progress counts as hung."""
-
-
-@pytest.fixture(autouse=True)
-def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DETOL_RUNS", raising=False)
+pytestmark = pytest.mark.usefixtures("own_directory")
 
 
 def ask(db: Path, query: str) -> list[tuple[object, ...]]:
