@@ -33,6 +33,7 @@ from detol.strategies.guided.pool import pool_of
 from detol.strategies.guided.prices import prices
 from detol.strategies.guided.rises import Rises
 from detol.strategies.guided.transfer import MEMBERS, TransferModel
+from detol.strategies.guided.twins import Twins
 from detol.strategies.guided.warm import Warmth
 
 SETTINGS = 48
@@ -141,6 +142,7 @@ class Guided(Proposer):
         self._resting: dict[int, int] = {}  # number of a trial told while PAUSED -> its place in ``_scores``
         self._leaders: list[Told] = []  # the best told, best first
         self._blocked: set[int] = set()
+        self._twins = Twins(space)
         self._ranked: Rows = np.zeros(0, np.intp)  # rows by the last expected improvement, best first
         self._model: Model | None = None
         self._warm = Warmth(self._pool, space, warm, self._settings)
@@ -182,6 +184,8 @@ class Guided(Proposer):
                 # The least, not the mean: the first epoch also warms up, and others may have been in its way.
                 self._seconds[row] = max(1e-6, min(report.seconds for report in trial.reports))
             self._anchored |= trial.candidate.origin in ANCHORS
+            if told.scored and told.state is State.COMPLETED:
+                self._twins.note(told.decisions, told.score)
             if told.scored:
                 self._leaders = sorted([*self._leaders, told], key=lambda told: -told.score)[:LEADERS]
 
@@ -218,9 +222,9 @@ class Guided(Proposer):
         only = None
         if self._local and self._best is not None and self.rng.random() < self._local:
             only = self._nearby()
-        row = best_row(self._model, self._blocked, only)
+        row = self._most(self._model, only)
         if row is None and only is not None:
-            row, only = best_row(self._model, self._blocked), None
+            row, only = self._most(self._model), None
         if row is None:
             return None
         self._blocked.add(row)
@@ -233,6 +237,16 @@ class Guided(Proposer):
         if made is not None:
             self._model.believe(row)
         return made
+
+    def _most(self, model: Model, only: set[int] | None = None) -> int | None:
+        while True:
+            row = best_row(model, self._blocked, only)
+            if row is None:
+                return None
+            waiting = (candidate.decisions for candidate in self.pending.values() if candidate.decisions)
+            if not self._twins.known(self._pool.rows[row], waiting):
+                return row
+            self._blocked.add(row)
 
     def _nearby(self) -> set[int]:
         assert self._best is not None
