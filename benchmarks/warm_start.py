@@ -40,6 +40,8 @@ HERE = Path(__file__).resolve().parent
 SHARED = Path(os.environ.get("DETOL_SHARED", HERE.parents[1] / "shared")) / "data"
 SIBLINGS = {"cifar10": "cifar100", "cifar100": "cifar10"}
 MODES = ("cold", "warm", "reversed")
+DIGITS = 1_438
+"""Rows that train and validate, of which a limit may be at most as large."""
 REACH = {"cifar10": (12.0, 91.55), "cifar100": (15.0, 73.2)}
 """Mean trainings to the best, and best after 10 of them, that a warm guided search is to reach."""
 
@@ -210,6 +212,7 @@ class _Real:
             return
         chosen, (gpu, cores) = self.options, self.lanes.get()
         limit = chosen.limit or (6_000 if name == "cifar10" else 0)
+        limit = min(limit, DIGITS) if name == "digits" else limit
         if name in self._begun(db):  # the call before was cut off
             command = [sys.executable, "-m", "detol", "resume", name]
         else:
