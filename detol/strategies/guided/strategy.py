@@ -185,7 +185,8 @@ class Guided(Proposer):
                 # The least, not the mean: the first epoch also warms up, and others may have been in its way.
                 self._seconds[row] = max(1e-6, min(report.seconds for report in trial.reports))
             self._anchored |= trial.candidate.origin in ANCHORS
-            if told.scored and told.state is State.COMPLETED:
+            # Where the digest is the identity there are no twins to learn from.
+            if told.scored and told.state is State.COMPLETED and told.identity != trial.candidate.digest:
                 self._twins.note(told.decisions, told.score)
             if told.scored:
                 self._leaders = sorted([*self._leaders, told], key=lambda told: -told.score)[:LEADERS]

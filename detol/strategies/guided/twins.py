@@ -35,6 +35,8 @@ class Twins:
 
     def note(self, decisions: Decisions, score: float) -> None:
         """Take note of the final score of a row, more is better."""
+        if self._differ:
+            return
         self._scores.add(score)
         other, before = self._first.setdefault(self._live(decisions), (decisions, score))
         if before != score:
