@@ -5,7 +5,8 @@ that is reported is chosen by validation data: the smallest whose validation sco
 Beside it: the oversized one as trained first, and (``--control``) trained for as many epochs as all steps together.
 ``--part channels``: a residual network is trained on CIFAR-10 (JPEG copy), then loses channels until it has half of its
 multiply-adds or fewer. ``--part fronts``: ``prune`` and ``grow`` against random search, each with as many trials of as
-many epochs, on digits and fashion_mnist_12k; all fronts in one picture, ``structure.png``.
+many epochs, on digits and fashion_mnist_12k; all fronts in one picture, ``structure.png``. What is in ``--folder``
+already is not searched again.
 
 Sets of ``../shared/data`` are left out, with a reason, where it is absent. ``--device cuda`` trains on a GPU.
 """
@@ -255,6 +256,7 @@ def fronts(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     epochs, trials = (1, 3) if options.quick else (options.epochs or 8, options.trials or 24)
     strategies = [name for name in ("prune", "grow", "random") if name in wire.STRATEGIES]
     figures: dict[str, Any] = {"epochs": epochs, "trials": trials}
+    seeds = options.seeds or [0]
     for data in ("digits", "fashion_mnist_12k"):
         source = data if data == "digits" else SHARED / f"{data}.npz"
         if data != "digits" and (options.quick or not Path(source).exists()):
@@ -262,27 +264,37 @@ def fronts(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             continue
         figures[data] = {}
         for name in strategies:
-            found: list[dict[str, Any]] = []
-            spent = []
-            for seed in options.seeds or [0]:
-                result = search(
-                    source, name, folder / f"{data}-{name}-{seed}", options.device, trials=trials, epochs=epochs,
-                    seed=seed, objective=("val_accuracy", "params:min"), space="image_cell",
-                )  # fmt: skip
-                done = completed(result)
-                spent.append(sum(trial.epoch for trial in done))
-                found += [
-                    {"seed": seed, "params": int(t.extra["params"]), "validation": t.score,
-                     "multiply_adds": int(t.extra["multiply_adds"])} for t in done
-                ]  # fmt: skip
+            runs = [front_run(source, name, seed, options, folder, epochs, trials) for seed in seeds]
             figures[data][name] = {
-                "epochs": spent,
-                "front": [front([one for one in found if one["seed"] == seed]) for seed in options.seeds or [0]],
-                "all": found,
+                "epochs": [run["epochs"] for run in runs],
+                "front": [front(run["points"]) for run in runs],
+                "all": [point for run in runs for point in run["points"]],
             }
             print(data, name, json.dumps(figures[data][name]["front"]), flush=True)
     figures["picture"] = str(draw(figures, Path(options.to)))
     return figures
+
+
+def front_run(
+    source: Path | str, name: str, seed: int, options: argparse.Namespace, folder: Path, epochs: int, trials: int
+) -> dict[str, Any]:
+    """Run one search for a front, unless the folder has it already; return its epochs and its trials."""
+    label = f"{Path(source).stem}-{name}-{seed}"
+    kept = folder / f"{label}.json"
+    if not kept.exists():
+        result = search(
+            source, name, folder / label, options.device, trials=trials, epochs=epochs, seed=seed,
+            objective=("val_accuracy", "params:min"), space="image_cell",
+        )  # fmt: skip
+        done = completed(result)
+        points = [
+            {"seed": seed, "params": int(t.extra["params"]), "validation": t.score,
+             "multiply_adds": int(t.extra["multiply_adds"])} for t in done
+        ]  # fmt: skip
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps({"epochs": sum(t.epoch for t in done), "points": points}), encoding="utf-8")
+    found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
+    return found
 
 
 def front(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -338,8 +350,9 @@ def main() -> None:
     parser.add_argument("--cifar", help="CIFAR-10 as unpack.py cifar10-npz writes it")
     parser.add_argument("--control", action="store_true", help="also train oversized perceptrons as long as all steps")
     parser.add_argument("--to", default=".", help="directory of the picture")
+    parser.add_argument("--folder", type=Path, help="where searches for fronts are kept (default: a temporary one)")
     options = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="detol-"))
+    folder = (options.folder or Path(tempfile.mkdtemp(prefix="detol-"))).resolve()
     figures: dict[str, Any] = {"benchmark": "structure", "quick": options.quick, "trained_on": options.device}
     for part in options.part or PARTS:
         run = {"apoptosis": apoptosis, "channels": channels, "fronts": fronts}[part]
