@@ -27,6 +27,9 @@ from detol.workers.stepping.recorder import Recorder, Work
 from detol.workers.stepping.shadow import Shadow
 
 Clock = Callable[[], float]
+TRIES = 2
+"""Recordings of a step with an exchange that are tried. On two H200s (torch 2.11) the first one in a process
+failed with ``cudaErrorStreamCaptureInvalidated``; that of the next training in the same processes did not."""
 
 
 @dataclass
@@ -142,18 +145,26 @@ class Graph:
         """Record the step for batches of this size, or give graphs up, on all ranks."""
         began = self._clock()
         kept, why = _Kept(self._learner, self._model), ""
+        for _ in range(TRIES if self._exchange else 1):
+            why = self._try(batch, kept)
+            if not self._learner.group.agree((bool(why),))[0]:
+                break
+            kept.restore()
+            self._recorded.clear()
+        else:
+            why = why or "another rank cannot record its step"
+            self._eager = Eager(self._learner, why=why, parts=self._parts)
+        self.seconds += self._clock() - began
+
+    def _try(self, batch: Batch, kept: "_Kept") -> str:
+        """Record the step; return why that failed on this rank, or nothing."""
         try:
             self._recorded[len(batch)] = self._record(batch, kept)
         except RuntimeError as error:
             if exhausted(error):
                 raise
-            why = f"the step cannot be recorded: {one_line(str(error))}"
-        if self._learner.group.agree((bool(why),))[0]:
-            kept.restore()
-            self._recorded.clear()
-            why = why or "another rank cannot record its step"
-            self._eager = Eager(self._learner, why=why, parts=self._parts)
-        self.seconds += self._clock() - began
+            return f"the step cannot be recorded: {one_line(str(error))}"
+        return ""
 
     def _record(self, batch: Batch, kept: "_Kept") -> Recorded:
         mine, drawn = self._part(batch)

@@ -91,15 +91,29 @@ def recorded(group: Any) -> Any:
     from detol.workers.stepping.graph import Graph
     from detol.workers.stepping.recorder import Rerun
 
+    class Unsteady(Rerun):
+        """Fails to record so many times, having done some of the work."""
+
+        def __init__(self, failures: int) -> None:
+            self.left = failures
+
+        def record(self, work: Any) -> Any:
+            if self.left:
+                self.left -= 1
+                work()
+                raise RuntimeError("operation failed due to a previous error during capture")
+            return super().record(work)
+
     found = {}
-    for parts in (1, 2):
+    for name, parts, failures in (("1", 1, 0), ("2", 2, 0), ("once", 1, 1), ("ever", 1, 9)):
         recipe = Recipe(batch_size=37, accumulate=parts)  # shards of two sizes
         eager, graph = (training(group, PLAIN, recipe=recipe) for _ in range(2))
-        graph._step = Graph(graph._learner(), Rerun(), parts=parts)
+        graph._step = Graph(graph._learner(), Unsteady(failures), parts=parts)
         curves = [curve(one.reports()) for one in (eager, graph)]
         model = fingerprint(graph.model)
         numbers_of = [numbers(one.model) for one in (eager, graph)]
-        found[str(parts)] = {"kind": graph._step.kind, "curves": curves, "model": model, "numbers": numbers_of}
+        found[name] = {"kind": graph._step.kind, "curves": curves, "model": model, "numbers": numbers_of}
+        found[name]["why"] = graph._step.why
     return found
 
 
