@@ -1,11 +1,12 @@
 """The whole state of a training at an epoch boundary as safetensors bytes: where another worker goes on, to the bit.
 
-What is state: the weights and buffers, the optimiser's memory of each parameter, how many epochs are over, and the
-curve so far. What is not, because it follows from these: the learning rate and the sampler (functions of the epoch, the
-seed and the length of the schedule), and every random generator (each epoch has its own, made from the seed, the epoch
-and the rank). The ranks of a group agree on all of it at an epoch boundary, where the running statistics of batch norm
-have just been averaged: one checkpoint serves them all. What each rank remembers for itself to exchange gradients (see
-:mod:`detol.workers.communication`) is gathered from all. Nothing is pickled, nothing executed on loading.
+What is state: the weights and buffers, their average where one is kept, the optimiser's memory of each parameter, how
+many epochs are over, and the curve so far. What is not, because it follows from these: the learning rate and the
+sampler (functions of the epoch, the seed and the length of the schedule), and every random generator (each epoch has
+its own, made from the seed, the epoch and the rank). The ranks of a group agree on all of it at an epoch boundary,
+where the running statistics of batch norm have just been averaged: one checkpoint serves them all. What each rank
+remembers for itself to exchange gradients (see :mod:`detol.workers.communication`) is gathered from all. Nothing is
+pickled, nothing executed on loading.
 """
 
 import json
@@ -27,7 +28,7 @@ from detol.workers.optim import Optimiser
 
 KIND = "training"
 FORMAT = "1"
-_MODEL, _OPTIMISER, _COMMUNICATION = "model.", "optimiser.", "communication."
+_MODEL, _OPTIMISER, _COMMUNICATION, _AVERAGE = "model.", "optimiser.", "communication.", "average."
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ class Saved:
     model: Mapping[str, Tensor]
     optimiser: Mapping[str, Tensor]
     communication: Mapping[str, Tensor]
+    average: Mapping[str, Tensor]
 
 
 def save(
@@ -82,6 +84,7 @@ def save(
     reports: Sequence[Report],
     more: Mapping[str, str],
     memory: Memory = NOTHING,
+    average: Mapping[str, Tensor] = {},
 ) -> bytes:
     """Return the state after the last of ``reports`` as bytes.
 
@@ -92,11 +95,13 @@ def save(
         reports: the curve, at least one.
         more: facts that its weights alone carry, too.
         memory: what each rank remembers for the exchange of gradients.
+        average: the averaged weights, where the recipe has some.
     """
     tensors = {f"{_MODEL}{name}": detached(tensor) for name, tensor in model.state_dict().items()}
     state = {**optimiser.tensors(), **memory.optimiser}
     tensors |= {f"{_OPTIMISER}{name}": detached(tensor) for name, tensor in state.items()}
     tensors |= {f"{_COMMUNICATION}{name}": detached(tensor) for name, tensor in memory.rows.items()}
+    tensors |= {f"{_AVERAGE}{name}": detached(tensor) for name, tensor in average.items()}
     curve = [[report.epoch, dict(report.metrics), report.seconds] for report in reports]
     about = {"format": FORMAT, "kind": KIND, "epoch": str(reports[-1].epoch), "curve": json.dumps(curve)}
     return safetensors.torch.save(tensors, {**more, **stamp.facts(), **about})
@@ -122,7 +127,8 @@ def read(checkpoint: bytes, stamp: Stamp) -> Saved:
             raise ValueError(f"epoch {epoch} of {stamp.epochs}")
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"the checkpoint's curve cannot be read ({error}): start again") from None
-    return Saved(epoch, curve, *(_part(tensors, prefix) for prefix in (_MODEL, _OPTIMISER, _COMMUNICATION)))
+    parts = (_MODEL, _OPTIMISER, _COMMUNICATION, _AVERAGE)
+    return Saved(epoch, curve, *(_part(tensors, prefix) for prefix in parts))
 
 
 def _facts(checkpoint: bytes) -> dict[str, str]:

@@ -4,6 +4,7 @@ The same arguments give the same learning curve, bit for bit, on one CPU thread:
 seed, and each epoch has generators of its own.
 """
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from detol.search.recipe import Recipe
 from detol.search.records import Job, Report
 from detol.search.stages import largest_part
 from detol.workers.augment import Augmenter
+from detol.workers.averaging import Average
 from detol.workers.checkpoint import facts, pack
 from detol.workers.communication import communicate, gather, memory_of
 from detol.workers.elastic.survival import Survival, first_wrap
@@ -118,6 +120,7 @@ class Training:
             self._called = first_wrap(self._group, lambda: self._wrapped(model))
             self.model = plain(self._called)
             self._optimiser = Optimiser(self.model, self._communication.local(recipe))
+            self._average = Average(self.model, recipe.averaging) if recipe.averaging else None
             self._scale = LossScale(self._device) if recipe.precision == "float16" else None
             self._step = choose(self._learner())
             self._survival = Survival(self._group, self.model, self._optimiser, self._communication)
@@ -177,7 +180,7 @@ class Training:
                 train_loss = self._train(epoch)
             if train_loss is None:
                 return None
-            metrics = {"train_loss": train_loss, **self._validate()}
+            metrics = {"train_loss": train_loss, **self._validate(epoch)}
         if not math.isfinite(metrics["val_loss"]):
             raise Diverged(f"the validation loss is {metrics['val_loss']} after epoch {epoch}")
         return Report(epoch, metrics, self._clock() - self._turned)
@@ -203,12 +206,13 @@ class Training:
         return self._group.wrap(model, sync_norm=self._recipe.sync_norm, communication=self._communication)
 
     def weights(self, *, optimiser: bool = False) -> bytes:
-        """Return the present weights with the topology's digest (see :mod:`detol.workers.checkpoint`).
+        """Return the weights that were measured, with the topology's digest (see :mod:`detol.workers.checkpoint`).
 
         ``optimiser``: with what the optimiser remembers, for a child that takes that over too.
         """
         memory = optimiser_tensors(self.model, self._optimiser) if optimiser else None
-        return pack(self.model, self._topology, self._units(), memory)
+        with self._measured(self.epoch):
+            return pack(self.model, self._topology, self._units(), memory)
 
     def checkpoint(self) -> bytes:
         """Return the whole state after the last report (see :mod:`detol.workers.state`); not in the middle of an epoch.
@@ -224,7 +228,8 @@ class Training:
             more |= self._scale.facts()
         with self._group.guarded():
             memory = gather(self._communication, self._optimiser, self._group)
-        return save(self.model, self._optimiser, self._stamp, self.curve, more, memory)
+        average = self._average.tensors() if self._average else {}
+        return save(self.model, self._optimiser, self._stamp, self.curve, more, memory, average)
 
     @property
     def together(self) -> bool:
@@ -274,6 +279,8 @@ class Training:
             self.model.load_state_dict(dict(saved.model))
             self._optimiser.restore(saved.optimiser)
             self._communication.adopt(self._optimiser)
+            if self._average:
+                self._average.restore(saved.average)
             if saved.communication:
                 memory = memory_of(saved.communication, self._group.rank, self._group.width)
                 self._communication.recall(memory, self._optimiser)
@@ -314,6 +321,8 @@ class Training:
             self._pace.step()
             shard = group.shard(len(batch))
             self.position.advance(loss, shard.stop - shard.start)
+            if self._average:
+                self._average.update(self._schedule.before(epoch) + self.position.step)
             self._survival.after(self.position, loss, shard.stop - shard.start)
             # Looking at a loss waits for the device: on an accelerator once an epoch is enough.
             finite = self._device.type != "cpu" or math.isfinite(loss.item())
@@ -345,12 +354,18 @@ class Training:
             raise TimedOut(f"the limit of {self._limit:g} s passed in epoch {epoch}")
         return stop
 
-    def _validate(self) -> dict[str, float]:
+    def _measured(self, epoch: int) -> contextlib.AbstractContextManager[None]:
+        """Let the network have the weights by which it is measured after an epoch: averaged ones but after the last."""
+        if self._average and epoch < self._epochs:
+            return self._average.applied(self._data, self._recipe)
+        return contextlib.nullcontext()
+
+    def _validate(self, epoch: int) -> dict[str, float]:
         """Return the metrics on the validation split, each rank having run its shard of it."""
         rows, group = self._data.validation, self._group
         group.settle(self.model)
         shard = group.shard(len(rows))
-        with group.alive(self.model):
+        with self._measured(epoch), group.alive(self.model):
             mine = forward(self.model, self._data, rows.x[shard], self._recipe)
         output = group.gather(mine)
         target = rows.y.to(output.device)

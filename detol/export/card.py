@@ -154,7 +154,7 @@ def _recipe(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _used(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a recipe that this training went by."""
-    idle: dict[str, Any] = {"communication": "plain", "accumulate": 1, "base_batch": 0, "augment": ""}
+    idle: dict[str, Any] = {"communication": "plain", "accumulate": 1, "base_batch": 0, "augment": "", "averaging": 0.0}
     of = {
         "digest": False,
         "momentum": recipe["optimiser"] in ("sgd", "lars"),

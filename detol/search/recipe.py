@@ -51,6 +51,8 @@ class Recipe:
             the warm-up starts from the rate itself (Goyal et al. 2017); 0: the rate is for ``batch_size``.
         step_factor: of ``step`` and ``grow_batch``, in (1, 1e6].
         max_batch: largest batch of ``grow_batch``, beyond which the rate falls; 0: a tenth of the training samples.
+        averaging: decay per step of the moving average of the weights by which a training is measured before its last
+            epoch, in [0, 1); 0: by the weights themselves.
     """
 
     optimiser: str = "sgd"
@@ -71,6 +73,7 @@ class Recipe:
     base_batch: int = 0
     step_factor: float = 5.0
     max_batch: int = 0
+    averaging: float = 0.0
 
     def __post_init__(self) -> None:
         for name, known in (("optimiser", OPTIMISERS), ("schedule", SCHEDULES), ("precision", PRECISIONS)):
@@ -87,6 +90,10 @@ class Recipe:
                 f"recipe communication {exchange.name} keeps what the scale of float16's loss changes under it: "
                 "use precision bfloat16"
             )
+        if self.averaging and exchange.name == "local_sgd":
+            raise UsageError(
+                "recipe averaging is of weights that all ranks share, those of communication local_sgd differ: use 0"
+            )
         rules = {
             "learning_rate": (0 < self.learning_rate < math.inf, "> 0 and finite"),
             "momentum": (0 <= self.momentum < 1, "in [0, 1)"),
@@ -98,6 +105,7 @@ class Recipe:
             "accumulate": (self.accumulate >= 1, ">= 1"),
             "base_batch": (self.base_batch >= 0, ">= 1, or 0 for a rate that is not scaled"),
             "step_factor": (1 < self.step_factor <= 1e6, "> 1 and at most 1e6"),
+            "averaging": (0 <= self.averaging < 1, "in [0, 1)"),
             "max_batch": (self.max_batch >= 0, ">= 1, or 0 for a tenth of the training samples"),
         }
         for name, (kept, rule) in rules.items():
@@ -109,9 +117,9 @@ class Recipe:
         """Whether the first epochs of a longer training are a shorter one, to the bit.
 
         So it is where no learning rate depends on the number of all steps: a constant schedule without warm-up. The
-        ninth epoch of a cosine over 27 is not the end of a cosine over 9.
+        ninth epoch of a cosine over 27 is not the end of a cosine over 9, nor is one measured by averaged weights.
         """
-        return self.schedule == "constant" and self.warmup == 0
+        return self.schedule == "constant" and self.warmup == 0 and not self.averaging
 
     @property
     def peak(self) -> float:

@@ -6,7 +6,7 @@ from dataclasses import fields
 from detol.search.exchange import NAMES, parse
 from detol.search.recipe import OPTIMISERS, SCHEDULES, Recipe
 
-LATER = ("communication", "accumulate", "base_batch", "step_factor", "max_batch")
+LATER = ("communication", "accumulate", "base_batch", "step_factor", "max_batch", "averaging")
 
 
 def test_every_way_is_told_with_its_usual_value(docs):

@@ -28,6 +28,7 @@ LATER = {
     "base_batch": 32,
     "step_factor": 10.0,
     "max_batch": 512,
+    "averaging": 0.98,
 }
 
 
@@ -78,6 +79,8 @@ def test_a_way_survives_being_written(name: str, number: int) -> None:
         ({"learning_rate": math.inf}, "learning_rate must be > 0 and finite"),
         ({"weight_decay": math.inf}, "weight_decay must be >= 0 and finite"),
         ({"max_batch": -5}, "max_batch"),
+        ({"averaging": 1.0}, r"averaging must be in \[0, 1\), got 1.0"),
+        ({"averaging": 0.9, "communication": "local_sgd"}, "weights that all ranks share.*: use 0"),
         ({"optimiser": "larsen"}, "did you mean lars"),
     ],
 )

@@ -28,6 +28,7 @@ RECIPES = {
     "plain sgd": Recipe(momentum=0.0, nesterov=False, schedule="constant"),
     "adamw": Recipe(optimiser="adamw", learning_rate=3e-3, label_smoothing=0.1, schedule="one_cycle"),
     "bfloat16": Recipe(precision="bfloat16"),
+    "averaged": Recipe(averaging=0.9, batch_size=32),
 }
 
 

@@ -125,7 +125,15 @@ def pauses(group: Any) -> Any:
     cases += [("topk:0.05", "adamw", PLAIN), ("local_sgd:3", "adamw", PLAIN), ("powersgd:2", "lamb", PLAIN)]
     for way, optimiser, topology in cases:
         rate = 0.1 if optimiser == "sgd" else 3e-3
-        recipe = Recipe(communication=way, batch_size=32, warmup=0.2, optimiser=optimiser, learning_rate=rate)
+        averaging = 0.9 if way == "plain" else 0.0
+        recipe = Recipe(
+            communication=way,
+            batch_size=32,
+            warmup=0.2,
+            optimiser=optimiser,
+            learning_rate=rate,
+            averaging=averaging,
+        )
         whole = training(group, topology, recipe=recipe)
         expected = curve(whole.reports())
         metrics, checkpoint = [], None

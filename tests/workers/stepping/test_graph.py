@@ -33,6 +33,7 @@ RECIPES = {
     "bfloat16": Recipe(precision="bfloat16", batch_size=32),
     "float16": Recipe(precision="float16", batch_size=32),
     "parts": Recipe(accumulate=3, batch_size=32),
+    "averaged": Recipe(averaging=0.9, batch_size=32),
     "growing": Recipe(schedule="grow_batch", step_factor=2, max_batch=64, warmup=0.0, batch_size=16),
 }
 
