@@ -7,13 +7,14 @@ one by a Kendall tau of 0.06, that of averaged weights (0.98) by 0.77.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
 
 from detol.search.recipe import Recipe
 from detol.workers.step import precision
+from detol.workers.sync_norm import SyncNorm
 from detol.workers.tensors import Tensors
 
 ROWS, PART = 1024, 256
@@ -77,10 +78,11 @@ def _copy(to: list[Tensor], source: list[Tensor]) -> None:
 
 @torch.no_grad()
 def _renew(model: nn.Module, data: Tensors, recipe: Recipe) -> None:
-    """Set the running statistics of norms by the first training samples, which all ranks have; nothing is drawn."""
+    """Set the running statistics of norms by the first training samples; nothing is drawn, no other rank is asked."""
     model.eval()
     norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     momenta = [norm.momentum for norm in norms]
+    _leave_alone(norms, wanted=True)
     for norm in norms:
         norm.reset_running_stats()
         norm.momentum = None  # the mean over all parts
@@ -93,3 +95,11 @@ def _renew(model: nn.Module, data: Tensors, recipe: Recipe) -> None:
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
         norm.eval()
+    _leave_alone(norms, wanted=False)
+
+
+def _leave_alone(norms: Iterable[nn.Module], *, wanted: bool) -> None:
+    """Let norms over all ranks take their own rank's statistics: one rank may be measured by itself."""
+    for norm in norms:
+        if isinstance(norm, SyncNorm):
+            norm.alone = wanted

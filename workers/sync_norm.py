@@ -37,9 +37,14 @@ class SyncNorm(_BatchNorm):
     """Batch norm over the samples of all ranks (Ioffe and Szegedy 2015, arXiv 1502.03167, algorithm 1).
 
     Input (B, C, ...); weights, buffers and state names as in ``torch.nn.BatchNorm2d``.
+
+    Attributes:
+        group: the ranks.
+        alone: whether it asks no other rank for now: all see the same samples, or this one alone any.
     """
 
     group: "dist.ProcessGroup"
+    alone = False
 
     def _check_input_dim(self, input: Tensor) -> None:  # noqa: A002  the name in torch
         if input.dim() < 2:
@@ -47,7 +52,7 @@ class SyncNorm(_BatchNorm):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  the name in torch
         """Normalise with the statistics of all ranks in training, with the running ones in evaluation."""
-        if not self.training:
+        if not self.training or self.alone:
             return super().forward(input)
         axes = [0, *range(2, input.dim())]
         value = input.float()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-GROUPS = {2: ("learn", "pauses", "widths", "accumulation", "job", "lines", "recorded"), 3: ("lines",)}
+GROUPS = {2: ("learn", "pauses", "widths", "accumulation", "job", "lines", "recorded", "averaged"), 3: ("lines",)}
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,7 @@ from detol.spaces.decisions import Decisions
 from detol.workers.communication import communicate
 from detol.workers.data import read
 from detol.workers.data.dataset import Split
+from detol.workers.evaluate import evaluate
 from detol.workers.group import Group
 from detol.workers.optim import Optimiser
 from detol.workers.process_group import ProcessGroup, Rendezvous, serve
@@ -115,6 +116,16 @@ def recorded(group: Any) -> Any:
         found[name] = {"kind": graph._step.kind, "curves": curves, "model": model, "numbers": numbers_of}
         found[name]["why"] = graph._step.why
     return found
+
+
+@scenario
+def averaged(group: Any) -> Any:
+    """All ranks measure by one average; the first alone packs what was measured, and asks no other for it."""
+    recipe = Recipe(batch_size=32, averaging=0.9, sync_norm=True)
+    one = training(group, recipe=recipe, until=1)
+    metrics = curve(one.reports())
+    packed = evaluate(NORMED, one.weights(), few(), "validation") if group.rank == 0 else {}
+    return {"average": [tensor.tolist() for tensor in one._average.tensors().values()], "curve": metrics} | packed
 
 
 @scenario

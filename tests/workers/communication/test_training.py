@@ -93,3 +93,11 @@ def test_micro_batches_are_the_batch_but_for_norms(digits):
     for parts in (2, 7, 1000):  # so many that two samples are left for each: as many as norms need
         assert losses(plain, parts) == pytest.approx(losses(plain, 1), rel=1e-5)
     assert losses(normed, 4) != pytest.approx(losses(normed, 1), rel=1e-3)
+
+
+def test_ranks_measure_by_one_average_and_the_first_alone_packs_it(two):
+    first, second = (answers["averaged"] for answers in two)
+    assert first["average"] == second["average"]
+    assert first["curve"] == second["curve"]
+    assert first["val_accuracy"] == first["curve"][-1]["val_accuracy"]
+    assert first["val_log_loss"] == pytest.approx(first["curve"][-1]["val_log_loss"], rel=1e-5)
