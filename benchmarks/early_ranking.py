@@ -12,24 +12,21 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from common import arguments, conclude
+from inheritance import SHARED, tensors
 
 from detol import defaults
 from detol.graph.cost import cost
 from detol.graph.digest import digest
 from detol.graph.topology import Topology
 from detol.spaces import catalogue
-from detol.workers.data import read
-from detol.workers.tensors import Tensors, load, use_threads
 from detol.workers.train import Training
 
-SHARED = Path(os.environ.get("DETOL_SHARED", Path(__file__).resolve().parents[2] / "shared")) / "data"
 LARGEST = 3.0
 """Samples of a space that cost more multiply-adds than so many times its reference are left out."""
 
@@ -41,13 +38,6 @@ class Network:
     topology: Topology
     seed: int
     curve: tuple[float, ...] = ()
-
-
-@cache
-def tensors(data: str, device: str) -> Tensors:
-    """Return a data set on the device, once for each process."""
-    use_threads(1)
-    return load(read(data), device)
 
 
 def curve(data: str, device: str, network: Network, averaging: float, epochs: int, until: int) -> list[float]:
