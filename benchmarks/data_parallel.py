@@ -253,7 +253,7 @@ def main() -> None:
     if args.device == "cuda":
         os.environ["DETOL_STEP"] = args.step  # ranks inherit it
     args.repeats = args.repeats or (1 if args.quick else 3)
-    # What an epoch takes beside its steps is as long as a dozen steps of a small network on a GPU.
+    # What an epoch takes beside its steps is as long as some steps of a small network on a GPU.
     long = {"steps": 64, "epochs": 4} if args.device == "cuda" else {}
     small = Case(args.network, args.batch or (256 if args.device == "cuda" else 64), 32, **long)
     if args.quick:

@@ -1,10 +1,11 @@
 """How well accuracy after few epochs ranks networks by their final accuracy: of the weights, and of their average.
 
-The networks are those that a finished search trained to the end (``--db``, ``--name``; its curves are the plain ones),
-or else samples of a space, trained here. Then each is trained again from the same seed for ``--until`` epochs of the
-same schedule with ``recipe.averaging``: the weights move as before, but reports are of their average. What is given is
-Kendall's tau (b) between accuracy after each epoch and the final one, with 95 % bootstrap intervals over networks, and
-how high the three networks stood that end best.
+The networks are those that a finished search trained to the end, those with the fewest multiply-adds first (``--db``,
+``--name``; its splits, recipe and curves, which are the plain ones), or else samples of a space, trained here. Then
+each is trained again from the same seed for ``--until`` epochs of the same schedule with ``recipe.averaging``: the
+weights move as before, but reports are of their average. What is given is Kendall's tau (b) between accuracy after each
+epoch and the final one, with 95 % bootstrap intervals over networks, and how high the three networks stood that end
+best.
 """
 
 import json
@@ -12,6 +13,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,9 @@ from detol import defaults
 from detol.graph.cost import cost
 from detol.graph.digest import digest
 from detol.graph.topology import Topology
+from detol.search.recipe import Recipe, make_recipe
 from detol.spaces import catalogue
+from detol.workers.tensors import Tensors, load, use_threads
 from detol.workers.train import Training
 
 LARGEST = 3.0
@@ -40,11 +44,43 @@ class Network:
     curve: tuple[float, ...] = ()
 
 
-def curve(data: str, device: str, network: Network, averaging: float, epochs: int, until: int) -> list[float]:
+@dataclass(frozen=True)
+class Source:
+    """Where data and recipe come from: a search in a database (its data may lie elsewhere now), or a data set."""
+
+    data: str
+    db: str
+    name: str
+    device: str
+
+
+@cache
+def material(source: Source) -> tuple[Tensors, Recipe]:
+    """Return the data on the device and the recipe, once for each process."""
+    if not source.db:
+        found = tensors(source.data, source.device)
+        return found, defaults.recipe(found.kind, found.shape, len(found.train))
+    from detol import wire
+    from detol.config import Settings
+    from detol.prepare import read_data
+    from detol.results.query import Query
+
+    with wire.database(source.db, create=False) as database:
+        stored = Query(database).settings(source.name)["settings"]
+    settings = Settings.from_dict(stored["settings"])
+    use_threads(1)
+    return load(read_data(replace(settings, data=source.data or settings.data)), source.device), make_recipe(
+        stored["recipe"]
+    )
+
+
+def curve(source: Source, network: Network, averaging: float, epochs: int, until: int) -> list[float]:
     """Return validation accuracy after each epoch."""
-    found = tensors(data, device)
-    recipe = replace(defaults.recipe(found.kind, found.shape, len(found.train)), averaging=averaging)
-    training = Training(network.topology, found, recipe, epochs=epochs, seed=network.seed, device=device, until=until)
+    found, recipe = material(source)
+    recipe = replace(recipe, averaging=averaging)
+    training = Training(
+        network.topology, found, recipe, epochs=epochs, seed=network.seed, device=source.device, until=until
+    )
     return [report.metrics["val_accuracy"] for report in training.reports()]
 
 
@@ -55,6 +91,7 @@ def known(db: Path, name: str, epochs: int) -> list[Network]:
     with wire.database(str(db), create=False) as database:
         trials = database.open_search(name, lock=False).trials()
     whole = [trial for trial in trials if len(trial.curve) == epochs and not trial.inherited]
+    whole.sort(key=lambda trial: float(trial.extra["multiply_adds"]))
     return [Network(trial.candidate.topology, trial.seed, tuple(trial.curve)) for trial in whole]
 
 
@@ -90,7 +127,9 @@ def ranking(early: Sequence[float], final: Sequence[float]) -> dict[str, Any]:
 def main() -> None:
     """Train, rank, report."""
     parser = arguments(__doc__ or "")
-    parser.add_argument("--data", default=str(SHARED / "fashion_mnist_12k.npz"), help="a file, or a built-in set")
+    parser.add_argument(
+        "--data", default="", help="a file, or a built-in set (default: the search's; fashion_mnist_12k)"
+    )
     parser.add_argument("--space", default="image_cell", help="of the samples")
     parser.add_argument("--db", type=Path, help="results database with a finished search, in place of samples")
     parser.add_argument("--name", default="", help="of that search")
@@ -104,23 +143,23 @@ def main() -> None:
     if options.quick:
         options.data, options.count, options.epochs, options.until = "digits", 5, 4, 2
     figures: dict[str, Any] = {"benchmark": "early_ranking", "quick": options.quick, "trained_on": options.device}
-    if options.data != "digits" and not Path(options.data).exists():
+    if not options.db:
+        options.data = options.data or str(SHARED / "fashion_mnist_12k.npz")
+    if options.data not in ("", "digits") and not Path(options.data).exists():
         conclude({**figures, "left_out": f"{options.data} is not there"}, options.json)
         return
-    networks = known(options.db, options.name, options.epochs) if options.db else []
-    networks = networks[: options.count] if options.db else sampled(options.space, options.data, options.count)
-    common = (options.data, options.device)
+    source = Source(options.data, str(options.db or ""), options.name, options.device)
+    if options.db:
+        networks = known(options.db, options.name, options.epochs)[: options.count]
+    else:
+        networks = sampled(options.space, options.data, options.count)
+    lengths = (options.epochs, options.until)
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
         plain = [
-            pool.submit(curve, *common, network, 0.0, options.epochs, options.epochs)
-            for network in networks
-            if not network.curve
+            pool.submit(curve, source, one, 0.0, options.epochs, options.epochs) for one in networks if not one.curve
         ]
-        averaged = [
-            pool.submit(curve, *common, network, options.averaging, options.epochs, options.until)
-            for network in networks
-        ]
-        whole = [list(network.curve) for network in networks] if options.db else [job.result() for job in plain]
+        averaged = [pool.submit(curve, source, one, options.averaging, *lengths) for one in networks]
+        whole = [job.result() for job in plain] or [list(one.curve) for one in networks]
         smooth = [job.result() for job in averaged]
     final = [one[-1] for one in whole]
     rows = []
@@ -130,7 +169,7 @@ def main() -> None:
             row[label] = ranking([one[epoch - 1] for one in curves], final)
         rows.append(row)
         print(json.dumps(row), flush=True)
-    figures |= {"data": Path(options.data).stem, "n": len(networks), "epochs": options.epochs}
+    figures |= {"networks": options.name or options.data, "n": len(networks), "epochs": options.epochs}
     conclude({**figures, "averaging": options.averaging, "rows": rows, "final": final}, options.json)
 
 

@@ -18,7 +18,7 @@ from detol.workers.sync_norm import SyncNorm
 from detol.workers.tensors import Tensors
 
 ROWS, PART = 1024, 256
-"""Training samples by which norms are set anew for averaged weights, and how many of them at once."""
+"""Training samples by which norms are set anew for averaged weights, and how many of them at once, at most."""
 
 
 class Average:
@@ -90,7 +90,8 @@ def _renew(model: nn.Module, data: Tensors, recipe: Recipe) -> None:
     rows = data.train.x[:ROWS]
     if norms:
         with precision(recipe, data.device):
-            for part in rows.tensor_split(-(-len(rows) // PART)):
+            # In parts of about one size: a norm needs more than one sample.
+            for part in torch.split(rows, -(-len(rows) // -(-len(rows) // PART))):
                 model(data.standardised(part))
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum

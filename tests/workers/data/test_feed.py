@@ -128,10 +128,10 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def curve(
-    data: Dataset, *, resident: bool | None, device: str = "cpu", accumulate: int = 1
+    data: Dataset, *, resident: bool | None, device: str = "cpu", accumulate: int = 1, averaging: float = 0.0
 ) -> tuple[list[Any], dict[str, float]]:
     topology: Topology = tiny.SPACE.decode(tiny.SPACE.sample(np.random.default_rng(0)))
-    recipe = Recipe(batch_size=32, augment="flip,crop", accumulate=accumulate)
+    recipe = Recipe(batch_size=32, augment="flip,crop", accumulate=accumulate, averaging=averaging)
     tensors = load(data, device, resident=resident)
     training = Training(topology, tensors, recipe, epochs=2, seed=3, device=device)
     reports = [report.metrics for report in training.reports()]
@@ -149,6 +149,13 @@ def test_training_from_a_feed_is_training_from_memory(pictures: Path) -> None:
 def test_batches_in_parts_come_from_a_feed_too(pictures: Path) -> None:
     known = curve(read(pictures / "images"), resident=True, accumulate=3)
     assert curve(read(pictures / "plain.pack"), resident=False, accumulate=3) == known
+    assert known != curve(read(pictures / "images"), resident=True)
+
+
+def test_averaged_weights_are_measured_alike_from_a_feed(pictures: Path) -> None:
+    known = curve(read(pictures / "images"), resident=True, averaging=0.9)
+    assert curve(read(pictures / "plain.pack"), resident=False, averaging=0.9) == known
+    assert curve(read(pictures / "encoded.pack"), resident=False, averaging=0.9) == known
     assert known != curve(read(pictures / "images"), resident=True)
 
 
