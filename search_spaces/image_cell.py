@@ -1,11 +1,12 @@
 """``image_cell``: a cell of up to four operations, used in every stage, and the widths and depths of the stages.
 
-Cardinality: 1,954,843,477,440 = 86,835,620 cells (node i: 10 operations x i sources x i + 1 nodes to add; 3 joins where
-there are 2 to 4 nodes) x 3,752 sets of stages (8 + 3 x 8 x (12 + 12^2): 4 widths x 2 depths of the first, 6 widths x 2
-depths of the others, 3 kinds of reduction) x 2 stem strides x 3 rates of dropout.
+Cardinality: 5,210,137,200,000 = 86,835,620 cells (node i: 10 operations x i sources x i + 1 nodes to add; 3 joins where
+there are 2 to 4 nodes) x 5,000 sets of stages (8 + 4 x 8 x (12 + 12^2): 4 widths x 2 depths of the first, 6 widths x 2
+depths of the others, 4 kinds of reduction) x 2 stem strides x 2 stem kernels x 3 rates of dropout.
 Source: the cell-based spaces of Zoph et al. 2018, arXiv 1707.07012, and Liu et al. 2019, arXiv 1806.09055, with the
 stage widths and depths of Radosavovic et al. 2020, arXiv 2003.13678; operations ordered as in He et al. 2016, arXiv
-1603.05027 (activation, convolution, norm).
+1603.05027 (activation, convolution, norm). Cells that do nothing leave a plain chain of wide convolutions and pooling,
+as in LeCun et al. 1998: few samples of small images are learnt best by those.
 """
 
 from collections.abc import Iterator
@@ -36,7 +37,8 @@ WIDTHS = (8, 12, 16, 24, 32, 48)
 FIRST_WIDTHS = WIDTHS[:4]
 """Of the first stage, where the images are largest and a channel costs most."""
 
-REDUCTIONS = ("conv", "pool", "residual")
+REDUCTIONS = ("conv", "pool", "residual", "wide")
+STEM_KERNELS = (3, 5)
 CELL = ("nodes", "join", *(f"{part}_{node}" for node in range(1, NODES + 1) for part in ("op", "from", "add")))
 """The choices of the cell; all others belong to the stages."""
 
@@ -85,8 +87,9 @@ def reduction(kind: str, width: int) -> Topology:
     if kind == "conv":
         return chain(convolution)
     mix = op("conv", kernel=1, channels=width, activation="none")
-    if kind == "pool":
-        return chain(op("pool", mode="max", kernel=3, stride=2), mix)
+    if kind in ("pool", "wide"):
+        after = mix if kind == "pool" else op("conv", kernel=5, channels=width, order="pre")
+        return chain(op("pool", mode="max", kernel=3, stride=2), after)
     nodes: dict[str, Operation | Topology] = {
         "input": op("input"),
         "conv_1": convolution,
@@ -106,7 +109,8 @@ def build(decisions: Decisions) -> Topology:
     for stage in range(1, int(decisions["stages"]) + 1):
         width = int(decisions[f"width_{stage}"])
         if stage == 1:
-            parts.append(op("conv", kernel=3, channels=width, stride=decisions["stem_stride"], activation="none"))
+            kernel, stride = int(decisions["stem_kernel"]), decisions["stem_stride"]
+            parts.append(op("conv", kernel=kernel, channels=width, stride=stride, activation="none"))
         else:
             parts.append(reduction(str(decisions["reduction"]), width))
         parts += [cell(own, width if own.get("join") == "concat" else 0)] * int(decisions[f"cells_{stage}"])
@@ -128,7 +132,8 @@ def read(topology: Topology) -> Iterator[dict[str, Option]]:
             cells.append(node)
         elif isinstance(node, Operation) and node.kind == "conv":
             counts.append(0)
-            taken["stem_stride"], taken["width_1"] = node["stride"] or 1, node["channels"] or 0
+            taken |= {"stem_stride": node["stride"] or 1, "stem_kernel": node["kernel"] or 0}
+            taken["width_1"] = node["channels"] or 0
         elif isinstance(node, Operation) and node.kind == "dropout":
             taken["dropout"] = node["rate"] or 0.0
     taken["stages"] = len(counts)
@@ -145,6 +150,7 @@ def read(topology: Topology) -> Iterator[dict[str, Option]]:
 def _choices() -> list[Choice]:
     choices = [
         Choice("stem_stride", (1, 2), ordered=True),
+        Choice("stem_kernel", STEM_KERNELS, ordered=True),
         Choice("stages", tuple(range(1, STAGES + 1)), ordered=True),
         Choice("reduction", REDUCTIONS, when={"stages": tuple(range(2, STAGES + 1))}),
     ]
@@ -174,6 +180,7 @@ _TWO_CONVOLUTIONS: dict[str, Option] = {
 }
 _STAGES: dict[str, Option] = {
     "stem_stride": 1,
+    "stem_kernel": 3,
     "stages": 2,
     "width_1": 16,
     "cells_1": 1,
@@ -198,6 +205,20 @@ SPACE = DecisionSpace(
             "nodes": 1,
             "op_1": "conv3",
             "add_1": 0,
+        },
+        # Wide convolutions with pooling between them, and cells that do nothing (LeCun et al. 1998).
+        "lenet": {
+            **_STAGES,
+            "stem_kernel": 5,
+            "stages": 3,
+            "width_1": 24,
+            "width_2": 48,
+            "width_3": 48,
+            "cells_3": 1,
+            "reduction": "wide",
+            "nodes": 1,
+            "op_1": "skip",
+            "add_1": NOTHING,
         },
         # The basic block of He et al. 2016, with and without its skip.
         "residual": {**_STAGES, **_TWO_CONVOLUTIONS, "reduction": "residual", "add_2": 0},

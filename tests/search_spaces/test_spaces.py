@@ -7,6 +7,7 @@ import pytest
 
 from detol.graph.cost import cost
 from detol.graph.digest import digest
+from detol.graph.flat import flat
 from detol.graph.shapes import infer
 from detol.graph.topology import Topology
 from detol.search_spaces import image_cell, image_dag, signal, tabular, tiny
@@ -57,7 +58,7 @@ def test_signals_of_any_length_fit(shape: tuple[int, ...]) -> None:
 
 def test_sizes_follow_from_the_docstrings_formulas() -> None:
     cells = sum((3 if n > 1 else 1) * int(np.prod([10 * i * (i + 1) for i in range(1, n + 1)])) for n in range(1, 5))
-    assert image_cell.SPACE.size == cells * (8 + 3 * 8 * (12 + 12**2)) * 2 * 3
+    assert image_cell.SPACE.size == cells * (8 + 4 * 8 * (12 + 12**2)) * 2 * 2 * 3
     assert image_dag.SPACE.size == 2 * 5 * 2 * 4 * 2 * sum(7**d * 2 ** (d * (d + 1) // 2) for d in range(1, 9))
     assert signal.SPACE.size == 4 * 3 * 3 * 3 * 2 * 2 * 3 * (30 + 6 * (30**2 + 30**3 + 30**4))
     assert tabular.SPACE.size == 4 * 2 * 3 * (7 + 3 * sum(7**d for d in range(2, 7)))
@@ -72,6 +73,14 @@ def test_the_residual_reference_of_image_cell_is_a_basic_block() -> None:
     assert sorted(block.edges) == sorted(
         [("input", "op_1"), ("op_1", "op_2"), ("op_2", "sum_2"), ("input", "sum_2"), ("sum_2", "output")]
     )
+
+
+def test_the_lenet_reference_of_image_cell_is_a_chain_of_wide_convolutions_and_pooling() -> None:
+    """LeCun et al. 1998, figure 2: convolutions of 5x5, with pooling between them."""
+    topology = image_cell.SPACE.decode(image_cell.SPACE.references["lenet"])
+    layers = [node.operation for node in flat(topology, (1, 8, 8)).values()]
+    found = [layer for layer in layers if layer.kind in ("conv", "pool")]
+    assert [(layer.kind, layer["kernel"]) for layer in found] == [("conv", 5), ("pool", 3)] * 2 + [("conv", 5)]
 
 
 def test_halvings_stand_where_they_say() -> None:
