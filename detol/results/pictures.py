@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from detol.results.browse import PRICED, objective_of_search
-from detol.results.places import COMPLETED, search_id
+from detol.results.places import search_id
 from detol.results.rank import COSTS
 from detol.results.reader import SCORED
 from detol.results.rows import from_text
 from detol.results.schema import costs, reports, searches, trials
+from detol.results.winner import COMPLETED
 from detol.search.records import Objective, parse_objective
 
 _FACTS = ("number", "state", "origin", "epoch")

@@ -6,19 +6,14 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from detol.errors import ResultsError, unknown
-from detol.results.reader import SCORED, one_trial
+from detol.results.reader import one_trial
 from detol.results.schema import data_sets, searches, trials
-from detol.search.records import INHERITED, Trial
+from detol.results.winner import winner
+from detol.search.records import Trial
 
 _TRIAL = re.compile(r"(?P<search>[^/]+)/(?P<number>\d{1,9})")
 _DIGEST = re.compile(r"(?:[a-z]\d+:)?[0-9a-f]{4,}")
 _SHOWN = 5
-
-COMPLETED = "completed"
-COMPLETED_FIRST = sa.case((trials.c.state == COMPLETED, 0), else_=1)
-"""Order of trials in front of their scores: as :func:`detol.search.scoring.better`, a winner has trained to the end."""
-SCRATCH_FIRST = sa.case((trials.c.extra.contains(f'"{INHERITED}"'), 1), else_=0)
-"""Order behind that: a score that was reached from another's weights is not the one to report."""
 
 
 @dataclass(frozen=True)
@@ -144,24 +139,10 @@ def _get(connection: sa.Connection, search: int, name: str, number: int) -> Foun
 
 
 def _best(connection: sa.Connection, which: "sa.ColumnElement[bool]", what: str) -> Found:
-    query = (
-        sa.select(trials.c.search, searches.c.name, trials.c.number)
-        .join_from(trials, searches)
-        .where(which, trials.c.state.in_(SCORED), trials.c.score.is_not(None))
-        .order_by(
-            COMPLETED_FIRST,
-            SCRATCH_FIRST,
-            trials.c.score.desc(),
-            sa.case((trials.c.reused == "", 0), else_=1),
-            trials.c.search,
-            trials.c.number,
-        )
-        .limit(1)
-    )
-    row = connection.execute(query).first()
-    if row is None:
+    best = winner(connection, which)
+    if best is None:
         raise ResultsError(f"{what} has no trial with a score yet")
-    return _get(connection, row[0], row[1], row[2])
+    return _get(connection, best.search, best.name, best.number)
 
 
 def _digest(connection: sa.Connection, prefix: str) -> str:

@@ -15,11 +15,11 @@ from itertools import chain, islice
 
 import sqlalchemy as sa
 
-from detol.results.places import COMPLETED
 from detol.results.schema import reports, trials
 from detol.results.scope import COSTS, FACTS, RANKED, Place, Scope, Which
 from detol.results.standing import COLUMNS, Key, Standing, key_of, standing
 from detol.results.walk import RESTING, Walk
+from detol.results.winner import COMPLETED
 from detol.search.records import Objective
 
 __all__ = ["COSTS", "FrontRow", "TopRow", "Which", "front", "top"]

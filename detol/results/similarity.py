@@ -13,6 +13,7 @@ from detol.errors import UsageError
 from detol.results import embeddings, places, schema
 from detol.results.reader import SCORED
 from detol.results.schema import data_sets, searches, trials
+from detol.results.winner import COMPLETED_FIRST, SCRATCH_FIRST
 from detol.search.records import parse_objective
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def _rows(
         .join_from(trials, searches, searches.c.id == trials.c.search)
         .join(data_sets, data_sets.c.digest == trials.c.data)
         .where(trials.c.digest.in_([digest for digest, _ in near]), which)
-        .order_by(places.COMPLETED_FIRST, places.SCRATCH_FIRST, trials.c.score.desc(), trials.c.search, trials.c.number)
+        .order_by(COMPLETED_FIRST, SCRATCH_FIRST, trials.c.score.desc(), trials.c.search, trials.c.number)
     )
     groups: dict[tuple[str, str], list[sa.RowMapping]] = {}
     for row in connection.execute(query).mappings():

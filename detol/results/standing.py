@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 
-from detol.results.places import COMPLETED
 from detol.results.rows import from_text
 from detol.results.schema import trials
 from detol.results.scope import FACTS, Scope
+from detol.results.winner import COMPLETED
 from detol.search.records import Objective
 
 Key: TypeAlias = tuple[str, str, str, bool]

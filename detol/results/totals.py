@@ -7,11 +7,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from detol.results import owner
-from detol.results.places import COMPLETED_FIRST, SCRATCH_FIRST, search_id
-from detol.results.reader import SCORED
+from detol.results.places import search_id
 from detol.results.rows import from_text
 from detol.results.savings import Savings, savings, total
 from detol.results.schema import data_sets, reports, searches, topologies, trials
+from detol.results.winner import winner
 from detol.search.records import parse_objective
 
 
@@ -120,12 +120,7 @@ def _search_row(
     for part in counts:
         states[part["state"]] = states.get(part["state"], 0) + part["count"]
     trained = [part for part in counts if not part["answered"] and part["state"] != "refused"]
-    best = connection.execute(
-        sa.select(trials.c.number, trials.c.score)
-        .where(trials.c.search == row["id"], trials.c.state.in_(SCORED), trials.c.score.is_not(None))
-        .order_by(COMPLETED_FIRST, SCRATCH_FIRST, trials.c.score.desc(), trials.c.number)
-        .limit(1)
-    ).first()
+    best = winner(connection, trials.c.search == row["id"])
     objective = parse_objective(row["objective"]) if row["objective"] else None
     runs = owner.alive(row)
     dead = row["state"] == "running" and not runs
@@ -141,8 +136,8 @@ def _search_row(
         reused=sum(part["count"] for part in counts if part["answered"]),
         paused=states.get("paused", 0),
         epochs_trained=sum(int(part["epochs"] or 0) for part in counts) - saved.epochs_saved,
-        best=f"{row['name']}/{best[0]}" if best else "",
-        value=None if not best else objective.score(best[1]) if objective else best[1],
+        best=f"{row['name']}/{best.number}" if best else "",
+        value=None if not best else objective.score(best.score) if objective else best.score,
         seconds=row["consumed"],
         host=row["host"] if runs else "",
         pid=row["pid"] if runs else None,

@@ -16,6 +16,10 @@ from detol.spaces.decisions import Decisions
 INHERITED = "inherited_from"
 """Fact of a trial (``Trial.extra``): the number of the trial of its search whose weights it started from, as text."""
 
+TIE_BREAK = "val_log_loss"
+"""Metric by which one of two trials of equal score is better: the lower one. On few validation samples many have the
+same accuracy, but not the same probabilities."""
+
 
 class Origin(StrEnum):
     """How a candidate came about."""
@@ -205,6 +209,12 @@ class Trial:
     def score(self) -> float:
         """The primary score, more is better; minus infinity when there is none, so that it never wins."""
         return self.scores[0] if self.scores and math.isfinite(self.scores[0]) else -math.inf
+
+    @property
+    def tie_break(self) -> float:
+        """What decides between equal scores, more is better; minus infinity when its last report does not say."""
+        value = -self.reports[-1].metrics.get(TIE_BREAK, math.inf) if self.reports else -math.inf
+        return value if math.isfinite(value) else -math.inf
 
     @property
     def digest(self) -> str:

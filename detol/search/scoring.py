@@ -65,7 +65,8 @@ def better(first: Trial, second: Trial | None) -> bool:
     """Whether ``first`` beats ``second`` as the best of a search.
 
     A completed trial beats one that was stopped, whatever their scores: the winner is never chosen at low fidelity.
-    Of equal scores one that was trained here wins, then the lower number, as in the results database.
+    Of equal scores the one with the lower validation log loss wins (``Trial.tie_break``), then one that was trained
+    here, then the lower number, as in the results database.
     """
     if not first.state.scored or first.scores is None:
         return False
@@ -74,5 +75,5 @@ def better(first: Trial, second: Trial | None) -> bool:
     return _rank(first) > _rank(second)
 
 
-def _rank(trial: Trial) -> tuple[bool, float, bool, int]:
-    return trial.state is State.COMPLETED, trial.score, not trial.reused, -trial.number
+def _rank(trial: Trial) -> tuple[bool, float, float, bool, int]:
+    return trial.state is State.COMPLETED, trial.score, trial.tie_break, not trial.reused, -trial.number
