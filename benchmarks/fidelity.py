@@ -110,7 +110,14 @@ class Bench:
         if has_search(database, label):
             return [sys.executable, "-m", "detol", "resume", label, "--db", str(database), "--json"]
         flags = ["--data", self.data, "--seed", str(seed), "--set", f"data.seed={seed}", "--name", label]
-        flags += ["--workers", str(self.options.workers), "--trials", str(self.options.trials)]
+        flags += [
+            "--space",
+            self.options.space,
+            "--workers",
+            str(self.options.workers),
+            "--trials",
+            str(self.options.trials),
+        ]
         flags += ["--epochs", str(self.options.epochs), *(["--stop", rule] if rule else [])]
         if self.options.quick:
             flags += ["--set", "data.limit=600"]
@@ -171,6 +178,7 @@ def main() -> None:
     parser.add_argument(
         "--arm", action="append", metavar="LABEL[=RULE]", help="full=none and default by default; repeat"
     )
+    parser.add_argument("--space", default="auto", help="of the searches, by name or from a file")
     parser.add_argument("--trials", type=int, default=TRIALS, help="of each search")
     parser.add_argument("--epochs", type=int, default=EPOCHS, help="of a training to its end")
     parser.add_argument("--workers", type=int, default=WORKERS, help="of each search")

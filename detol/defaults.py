@@ -1,6 +1,7 @@
 """Defaults that depend on the data: recipe, objective, workers."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from detol.search.recipe import Recipe
 from detol.search.records import Objective
@@ -8,6 +9,9 @@ from detol.workers import devices
 
 COSTS = ("params", "multiply_adds", "activation_bytes", "depth")
 """What is known of a topology before it is trained; objectives too."""
+
+AVERAGING = 0.98
+"""Of the weights that networks are compared by before their training ends (docs/recipes.md says what it is worth)."""
 
 SMALLEST_CROPPED = 16
 """Height and width from which images are shifted at random in training."""
@@ -28,19 +32,17 @@ def recipe(kind: str, shape: Sequence[int], samples: int) -> Recipe:
         samples: training rows.
     """
     batch = 32 if samples < 3_000 else 64 if samples < 20_000 else 128
+    usual = Recipe(schedule="one_cycle", batch_size=batch, averaging=AVERAGING)
     # On validation rows: of three tables, decay 0.1 and rate 6e-3 together were better than 0.01 and 3e-3; of two sets
     # of signals each alone was.
-    if kind == "features":
-        return Recipe(
-            optimiser="adamw", learning_rate=6e-3, weight_decay=0.1, schedule="one_cycle", batch_size=batch, warmup=0.2
-        )
-    if kind == "signal":
-        return Recipe(optimiser="adamw", learning_rate=6e-3, weight_decay=0.1, schedule="one_cycle", batch_size=batch)
+    if kind in ("features", "signal"):
+        warmup = 0.2 if kind == "features" else 0.1
+        return replace(usual, optimiser="adamw", learning_rate=6e-3, weight_decay=0.1, warmup=warmup)
     # Shifts need room (they cost accuracy at 8x8), and a mirrored digit is no digit: flips for colour images alone.
     crop = min(shape[1:]) >= SMALLEST_CROPPED
     augment = ("flip,crop" if shape[0] == 3 else "crop") if crop else ""
     decay = 5e-3 if samples < 3_000 else 1.5e-3 if samples < 20_000 else 5e-4
-    return Recipe(learning_rate=0.1, weight_decay=decay, schedule="one_cycle", batch_size=batch, augment=augment)
+    return replace(usual, learning_rate=0.1, weight_decay=decay, augment=augment)
 
 
 def objectives(task: str, *, front: bool = False) -> tuple[Objective, ...]:

@@ -17,8 +17,13 @@ from detol.workers.step import precision
 from detol.workers.sync_norm import SyncNorm
 from detol.workers.tensors import Tensors
 
-ROWS, PART = 1024, 256
-"""Training samples by which norms are set anew for averaged weights, and how many of them at once, at most."""
+PART = 256
+"""Training samples that norms are set anew by at once, at most."""
+
+
+def rows(samples: int) -> int:
+    """Return by how many of the training samples norms are set anew for averaged weights: a tenth, 256 to 1,024."""
+    return min(samples, max(256, min(1024, samples // 10)))
 
 
 class Average:
@@ -87,11 +92,11 @@ def _renew(model: nn.Module, data: Tensors, recipe: Recipe) -> None:
         norm.reset_running_stats()
         norm.momentum = None  # the mean over all parts
         norm.train()
-    rows = data.train.x[:ROWS]
+    first = data.train.x[: rows(len(data.train))]
     if norms:
         with precision(recipe, data.device):
             # In parts of about one size: a norm needs more than one sample.
-            for part in torch.split(rows, -(-len(rows) // -(-len(rows) // PART))):
+            for part in torch.split(first, -(-len(first) // -(-len(first) // PART))):
                 model(data.standardised(part))
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum

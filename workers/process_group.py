@@ -22,6 +22,7 @@ from detol.workers.elastic.connection import Connection, PrefixStore, TCPStore, 
 from detol.workers.elastic.plan import Orders, Plan, Rendezvous
 from detol.workers.group import Group
 from detol.workers.outcome import exhausted
+from detol.workers.step_way import way
 from detol.workers.sync_norm import synchronise_norms
 
 if TYPE_CHECKING:
@@ -38,6 +39,23 @@ _QUIET_BUFFERS: dict[str, Any] = (
     if "forward_sync_buffers" in inspect.signature(DistributedDataParallel.__init__).parameters
     else {"broadcast_buffers": False}
 )
+
+
+@contextlib.contextmanager
+def _recordable(device: torch.device) -> Iterator[None]:
+    """Wrap a network on a stream of its own where its steps are to be recorded.
+
+    DistributedDataParallel keeps the nodes that accumulate gradients, and they wait on the stream they were made on:
+    for the default stream no recording can (docs.pytorch.org, "CUDA Graphs", usage with DistributedDataParallel).
+    """
+    if device.type != "cuda" or way() not in ("graph", "compiled"):
+        yield
+        return
+    current, own = torch.cuda.current_stream(device), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    own.wait_stream(current)
+    with torch.cuda.stream(own):
+        yield
+    current.wait_stream(own)
 
 
 def serve(host: str = "127.0.0.1", patience: float = PATIENCE) -> tuple[Any, Rendezvous]:
@@ -132,9 +150,10 @@ class ProcessGroup(Group):
         options = communication.options(self._backend) if communication else {}
         # Survivors have agreed on the weights already, and each keeps its own running statistics until they settle.
         fresh = self.generation == 0
-        wrapped = DistributedDataParallel(
-            model, gradient_as_bucket_view=True, init_sync=fresh, **_QUIET_BUFFERS, **options
-        )
+        with _recordable(next(model.parameters()).device):
+            wrapped = DistributedDataParallel(
+                model, gradient_as_bucket_view=True, init_sync=fresh, **_QUIET_BUFFERS, **options
+            )
         if communication:
             communication.attach(wrapped)
         # A rank that never comes back from its forward pass is told by this from those that wait for its gradients.

@@ -138,6 +138,8 @@ class Recipe:
 def make_recipe(settings: Mapping[str, Value], base: Recipe | None = None) -> Recipe:
     """Return a recipe with some settings changed; text is converted to each setting's type.
 
+    Averaging that nobody asked for goes where it does not fit the way of exchange.
+
     Raises:
         UsageError: an unknown setting, or a value against its rule.
     """
@@ -147,6 +149,8 @@ def make_recipe(settings: Mapping[str, Value], base: Recipe | None = None) -> Re
         if name not in known:
             raise unknown("recipe setting", name, known)
         values[name] = _convert(name, value, type(values[name]))
+    if "averaging" not in settings and str(values["communication"]).startswith("local_sgd"):
+        values["averaging"] = 0.0
     return Recipe(**values)
 
 

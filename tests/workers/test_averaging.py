@@ -12,7 +12,7 @@ from detol.graph.build import build
 from detol.graph.ops import op
 from detol.graph.topology import chain
 from detol.search.recipe import Recipe
-from detol.workers.averaging import ROWS, Average
+from detol.workers.averaging import Average, rows
 from detol.workers.data.dataset import Split
 from detol.workers.evaluate import evaluate
 from detol.workers.tensors import load
@@ -41,9 +41,14 @@ def test_the_average_is_that_of_the_formula(decay):
     np.testing.assert_allclose(average.tensors()["0"].numpy(), expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("rows", [257, 1150])
-def test_norms_have_the_statistics_that_torch_takes_for_averaged_weights(digits, rows):
-    data = load(dataclasses.replace(digits, train=Split(digits.train.x[:rows], digits.train.y[:rows])))
+def test_norms_are_set_anew_by_a_tenth_of_the_samples_within_bounds():
+    assert [rows(count) for count in (1, 255, 256, 2_560, 2_570, 10_240, 10**6)] == [1, 255, 256, 256, 257, 1024, 1024]
+
+
+@pytest.mark.parametrize(("count", "part"), [(200, 200), (1_149, 256), (2_700, 135)])
+def test_norms_have_the_statistics_that_torch_takes_for_averaged_weights(digits, count, part):
+    x, y = (np.resize(every, (count, *every.shape[1:])) for every in (digits.train.x, digits.train.y))
+    data = load(dataclasses.replace(digits, train=Split(x, y)))
     network = chain(op("conv", channels=4), op("conv", channels=6, stride=2, order="pre"))
     models = [build(network, data.shape, data.outputs) for _ in range(2)]
     models[1].load_state_dict(models[0].state_dict())
@@ -51,7 +56,7 @@ def test_norms_have_the_statistics_that_torch_takes_for_averaged_weights(digits,
     with torch.no_grad():
         for parameter in models[0].parameters():
             parameter.add_(1.0)  # the average stays where the twin is
-    parts = data.train.x[:ROWS].split(129 if rows == 257 else 256)
+    parts = data.train.x[: {200: 200, 1_149: 256, 2_700: 270}[count]].split(part)
     update_bn([data.standardised(part) for part in parts], models[1])
     before = {name: tensor.clone() for name, tensor in models[0].state_dict().items()}
     with average.applied(data, RECIPE):
