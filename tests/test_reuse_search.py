@@ -113,7 +113,7 @@ def test_what_another_search_left_is_continued_to_the_bit(
 def test_a_longer_training_answers_a_shorter_one_where_its_beginning_is_the_same(
     schedule: str, search: Search, data: Path, db: Path
 ) -> None:
-    recipe = {"recipe": {"schedule": schedule, "warmup": 0.0}}
+    recipe = {"recipe": {"schedule": schedule, "warmup": 0.0, "averaging": 0.0}}
     options = {"stop": "none", "trials": 2, "options": recipe}
     long = search("long", epochs=4, **options)
     short = search("short", epochs=2, **options)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from detol import defaults
 from detol.errors import UsageError
 from detol.search.exchange import NAMES, Exchange, parse
 from detol.search.recipe import OPTIMISERS, SCHEDULES, Recipe, make_recipe
@@ -126,3 +127,12 @@ def test_the_peak_is_linear_in_the_batch() -> None:
 def test_only_a_constant_rate_from_the_start_is_anytime() -> None:
     assert Recipe(schedule="constant", warmup=0.0).anytime
     assert not any(Recipe(schedule=name, warmup=0.0).anytime for name in SCHEDULES if name != "constant")
+
+
+def test_averaging_of_the_defaults_goes_where_the_exchange_has_no_common_weights() -> None:
+    usual = defaults.recipe("image", (1, 8, 8), 1_000)
+    assert usual.averaging > 0
+    assert make_recipe({"communication": "local_sgd:4"}, usual).averaging == 0
+    assert make_recipe({"communication": "powersgd:2"}, usual).averaging == usual.averaging
+    with pytest.raises(UsageError, match="use 0"):
+        make_recipe({"communication": "local_sgd:4", "averaging": 0.9}, usual)

@@ -28,8 +28,9 @@ from detol.workers.stepping.shadow import Shadow
 
 Clock = Callable[[], float]
 TRIES = 2
-"""Recordings of a step with an exchange that are tried. On two H200s (torch 2.11) the first one in a process
-failed with ``cudaErrorStreamCaptureInvalidated``; that of the next training in the same processes did not."""
+"""Recordings of a step with an exchange that are tried. On two H200s (torch 2.11) the first ones in a process failed
+with ``cudaErrorStreamCaptureInvalidated`` while networks were wrapped on the default stream (see
+``process_group._recordable``), and later ones did not."""
 
 
 @dataclass
