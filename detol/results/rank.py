@@ -5,13 +5,14 @@ that is too high, the more so the more there are. The row names the best of them
 
 Trials that started from another's weights have a row of their own: their scores are no scores of the topology alone.
 
-As in a search (:func:`detol.search.scoring.better`), a trial that was stopped early never stands above a completed one.
+As in a search (:func:`detol.search.scoring.better`), a trial that was stopped early never stands above a completed one,
+and of equal ones that with the lower validation log loss is first.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 
 import sqlalchemy as sa
 
@@ -19,8 +20,11 @@ from detol.results.schema import reports, trials
 from detol.results.scope import COSTS, FACTS, RANKED, Place, Scope, Which
 from detol.results.standing import COLUMNS, Key, Standing, key_of, standing
 from detol.results.walk import RESTING, Walk
-from detol.results.winner import COMPLETED
+from detol.results.winner import COMPLETED, log_loss
 from detol.search.records import Objective
+
+EQUAL = 200
+"""Rows beyond the last one asked for that are read when they are as good as it."""
 
 __all__ = ["COSTS", "FrontRow", "TopRow", "Which", "front", "top"]
 
@@ -108,11 +112,31 @@ def top(connection: sa.Connection, which: Which, limit: int, metric: str | None)
     objective = scope.wanted("score" if metric is None else metric)
     if scope.uniform(objective):
         walk = Walk(connection, scope, [objective])
-        found = list(islice(chain(walk.standings([COMPLETED]), walk.standings(RESTING)), limit))
+        listed = chain(walk.standings([COMPLETED]), walk.standings(RESTING))
     else:
-        found = sorted(_standings(connection, scope, [objective]), key=lambda each: each.place)[:limit]
+        listed = iter(sorted(_standings(connection, scope, [objective]), key=lambda each: each.place))
+    found = _decided(connection, listed, limit)
     texts = _texts(connection, found)
     return [_top_row(each, scope.places[each.best["search"]], objective, texts) for each in found]
+
+
+def _decided(connection: sa.Connection, listed: Iterator[Standing], limit: int) -> list[Standing]:
+    """Return the first ``limit`` of a list in order, equal ones in the order of their log losses.
+
+    Of those that are equal to the last one ``EQUAL`` at most are looked at.
+    """
+    found = list(islice(listed, limit))
+    for each in islice(listed, EQUAL if found else 0):
+        if each.place[:-2] != found[-1].place[:-2]:
+            break
+        found.append(each)
+    decided: list[Standing] = []
+    for _, equal in groupby(found, key=lambda each: each.place[:-2]):
+        group = list(equal)
+        if len(group) > 1:
+            group.sort(key=lambda each: log_loss(connection, each.best["search"], each.best["number"]))
+        decided += group
+    return decided[:limit]
 
 
 def front(connection: sa.Connection, which: Which, objectives: Sequence[str]) -> list[FrontRow]:

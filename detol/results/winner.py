@@ -60,6 +60,12 @@ def winner(connection: sa.Connection, which: "sa.ColumnElement[bool]") -> Winner
     return Winner(best.search, best.name, best.number, best.score)
 
 
+def log_loss(connection: sa.Connection, search: int, number: int) -> float:
+    """Return the validation log loss that a trial ended with; infinite where its last report does not hold it."""
+    query = sa.select(reports.c.metrics).where(reports.c.search == search, reports.c.number == number)
+    return _tie_break(connection.scalar(query.order_by(reports.c.epoch.desc()).limit(1)))
+
+
 def _tie_break(metrics: str | None) -> float:
     """Return what is lower for the better of equal trials; infinite where a report does not hold it."""
     value = from_text(metrics or "{}").get(TIE_BREAK)

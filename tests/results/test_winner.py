@@ -43,6 +43,9 @@ def test_of_equal_accuracies_the_lower_log_loss_is_better_and_never_one_against_
     make_search("a", *trials)
     query = Query(database)
     assert query.resolve("a").ref == query.status("a").best == "a/1"
+    assert [row.trial for row in query.top(limit=9)] == ["a/1", "a/0", "a/2", "a/3", "a/4"]
+    assert [row.trial for row in query.top(limit=1)] == ["a/1"]  # also where there is no room for its equals
+    assert [row.trial for row in query.top(limit=2, metric="val_loss")] == ["a/1", "a/0"]  # all four have 0.1
     assert tally(trials).best == trials[1]
 
 
