@@ -107,6 +107,9 @@ def _warm(
     for each in near:
         foreign = each.experience.space != space.name
         trials = experience.with_trials(connection, each.experience, foreign=foreign)
+        if not foreign and any(choose.own_decisions(space, trial) is None for trial in trials.trials):
+            # Decisions of an earlier form of this space: the topologies are read, as those of another are.
+            trials = experience.with_trials(connection, each.experience, foreign=True)
         made = choose.source(replace(each, experience=trials), space)
         if made is not None:
             sources.append(made)

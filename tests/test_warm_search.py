@@ -1,6 +1,8 @@
 """Searches that begin with other data sets' results, from settings to the record: real training, small data."""
 
+import contextlib
 import json
+import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -90,6 +92,19 @@ def test_results_of_the_very_data_set_count_when_they_are_asked_for_alone(search
     assert asked("again") == []
     search("named", "first", seed=2, warm=("a",))
     assert [source["searches"] for source in asked("named")] == [["a"]]
+
+
+def test_results_under_an_earlier_form_of_the_space_are_read_from_their_topologies(
+    search: Search, asked: Asked, tmp_path: Path
+) -> None:
+    """As if the space had got its choice ``skip`` since."""
+    search("a", "first")
+    with contextlib.closing(sqlite3.connect(tmp_path / "results.db")) as connection, connection:
+        for number, text in connection.execute("SELECT number, decisions FROM trials").fetchall():
+            earlier = json.dumps({name: option for name, option in json.loads(text).items() if name != "skip"})
+            connection.execute("UPDATE trials SET decisions = ? WHERE number = ?", (earlier, number))
+    search("b", "close")
+    assert [source["records"] for source in asked("b")] == [6]
 
 
 def test_resume_learns_from_what_it_began_with_and_not_from_what_has_come_since(
