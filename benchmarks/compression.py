@@ -19,7 +19,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from detol import defaults
 from detol.graph.ops import op
 from detol.graph.topology import Topology, chain
 from detol.search.exchange import parse
+from detol.search.recipe import make_recipe
 
 HERE = Path(__file__).resolve().parent
 SHARED = Path(os.environ.get("DETOL_SHARED", HERE.parents[1] / "shared")) / "data"
@@ -69,7 +69,9 @@ def train(
     usual = defaults.recipe(data.kind, data.shape, len(data.train.y))
     group = ProcessGroup(Rendezvous("127.0.0.1", port), rank, 2)
     for way, seed in todo:
-        training = Training(topology, tensors, replace(usual, communication=way), epochs=epochs, seed=seed, group=group)
+        training = Training(
+            topology, tensors, make_recipe({"communication": way}, usual), epochs=epochs, seed=seed, group=group
+        )
         began = time.perf_counter()
         sent = [(int(training.sent["bytes_sent"]), int(training.sent["steps_exchanged"])) for _ in training.reports()]
         seconds = time.perf_counter() - began

@@ -1,7 +1,8 @@
 """How well accuracy after few epochs ranks networks by their final accuracy: of the weights, and of their average.
 
 The networks are those that a finished search trained to the end, those with the fewest multiply-adds first (``--db``,
-``--name``; its splits, recipe and curves, which are the plain ones), or else samples of a space, trained here. Then
+``--name``; its splits and recipe, and its curves unless they are of averaged weights), or else samples of a space; they
+are trained here where no plain curve is known. Then
 each is trained again from the same seed for ``--until`` epochs of the same schedule with ``recipe.averaging``: the
 weights move as before, but reports are of their average. What is given is Kendall's tau (b) between accuracy after each
 epoch and the final one, with 95 % bootstrap intervals over networks, and how high the three networks stood that end
@@ -151,6 +152,8 @@ def main() -> None:
     source = Source(options.data, str(options.db or ""), options.name, options.device)
     if options.db:
         networks = known(options.db, options.name, options.epochs)[: options.count]
+        if material(source)[1].averaging:  # its curves are of averaged weights: the plain ones are trained, too
+            networks = [replace(one, curve=()) for one in networks]
     else:
         networks = sampled(options.space, options.data, options.count)
     lengths = (options.epochs, options.until)

@@ -111,8 +111,14 @@ def prepare(
         settings = replace(settings, epochs=fitting)
     epochs = settings.epochs or EPOCHS
     if earlier is None:
-        about = {"data": dataset.digest, "space": searched.name}
-        earlier = wire.earlier(settings, **about, objective=objectives[0], epochs=epochs)
+        earlier = wire.earlier(
+            settings,
+            data=dataset.digest,
+            space=searched.name,
+            objective=objectives[0],
+            epochs=epochs,
+            averaging=recipe.averaging,
+        )
     stopper = wire.stopper(
         settings.stop,
         epochs=epochs,

@@ -15,6 +15,7 @@ from detol.search.warm import WarmSource
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from detol.meta.choose import Near
     from detol.meta.descriptor import Descriptor
     from detol.results.store import Database
     from detol.workers.data.dataset import Dataset
@@ -105,12 +106,7 @@ def _warm(
     sources = []
     near = choose.nearest(target, usable, described, named=bool(names))
     for each in near:
-        foreign = each.experience.space != space.name
-        trials = experience.with_trials(connection, each.experience, foreign=foreign)
-        if not foreign and any(choose.own_decisions(space, trial) is None for trial in trials.trials):
-            # Decisions of an earlier form of this space: the topologies are read, as those of another are.
-            trials = experience.with_trials(connection, each.experience, foreign=True)
-        made = choose.source(replace(each, experience=trials), space)
+        made = _source(connection, each, space, foreign=each.experience.space != space.name)
         if made is not None:
             sources.append(made)
     if not sources:
@@ -121,6 +117,22 @@ def _warm(
         read = [experience.with_trials(connection, each) for each in of] if len(of) > 1 else []
         better = recipes.better_recipe(read, sources[0].data, asdict(usual))
     return Warm(tuple(sources), target, better)
+
+
+def _source(connection: "sa.Connection", near: "Near", space: SearchSpace, *, foreign: bool) -> WarmSource | None:
+    """Return what a search of the space learns from results; ``foreign``: from their topologies, not their decisions.
+
+    Decisions may be of an earlier form of the space: where some are, the topologies are read if more come of that.
+    """
+    from detol.meta import choose
+    from detol.results import experience
+
+    trials = experience.with_trials(connection, near.experience, foreign=foreign)
+    made = choose.source(replace(near, experience=trials), space)
+    if foreign or (made is not None and len(made.records) == len(trials.trials)):
+        return made
+    anew = _source(connection, near, space, foreign=True)
+    return max(filter(None, (made, anew)), key=lambda source: len(source.records), default=None)
 
 
 def _none(names: Sequence[str], why: str, descriptor: "Descriptor | None" = None) -> Warm:

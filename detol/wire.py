@@ -224,7 +224,9 @@ def stopper(
     return audited(joined(rules), share=share, trials=trials, seed=seed, references=references)
 
 
-def earlier(settings: Settings, *, data: str, space: str, objective: Objective, epochs: int) -> "tuple[Curve, ...]":
+def earlier(
+    settings: Settings, *, data: str, space: str, objective: Objective, epochs: int, averaging: float = 0.0
+) -> "tuple[Curve, ...]":
     """Return the finished curves of the results database that the stopping rule of a new search begins with.
 
     None where the rule does not learn from curves, or there is no database yet.
@@ -235,6 +237,7 @@ def earlier(settings: Settings, *, data: str, space: str, objective: Objective, 
         space: name of the space.
         objective: the primary one.
         epochs: of a training to its end.
+        averaging: of the recipe.
     """
     if not any(LEARNS in inspect.signature(made).parameters for made in _rules(settings.stop).values()):
         return ()
@@ -242,7 +245,8 @@ def earlier(settings: Settings, *, data: str, space: str, objective: Objective, 
 
     try:
         with database(settings.db, create=False) as opened, opened.read() as connection:
-            return curves(connection, data=data, space=space, objective=str(objective), epochs=epochs)
+            metric = str(objective)
+            return curves(connection, data=data, space=space, objective=metric, epochs=epochs, averaging=averaging)
     except ResultsError:
         return ()  # there is none yet; what else is wrong with it is said when the search opens it
 

@@ -5,8 +5,8 @@ there are 2 to 4 nodes) x 5,000 sets of stages (8 + 4 x 8 x (12 + 12^2): 4 width
 depths of the others, 4 kinds of reduction) x 2 stem strides x 2 stem kernels x 3 rates of dropout.
 Source: the cell-based spaces of Zoph et al. 2018, arXiv 1707.07012, and Liu et al. 2019, arXiv 1806.09055, with the
 stage widths and depths of Radosavovic et al. 2020, arXiv 2003.13678; operations ordered as in He et al. 2016, arXiv
-1603.05027 (activation, convolution, norm). Cells that do nothing leave a plain chain of wide convolutions and pooling,
-as in LeCun et al. 1998: few samples of small images are learnt best by those.
+1603.05027 (activation, convolution, norm). Cells that do nothing leave a plain chain of wide convolutions and pooling
+(LeCun et al. 1998).
 """
 
 from collections.abc import Iterator
@@ -150,7 +150,7 @@ def read(topology: Topology) -> Iterator[dict[str, Option]]:
 def _choices() -> list[Choice]:
     choices = [
         Choice("stem_stride", (1, 2), ordered=True),
-        Choice("stem_kernel", STEM_KERNELS, ordered=True),
+        Choice("stem_kernel", STEM_KERNELS, ordered=True, before=3),
         Choice("stages", tuple(range(1, STAGES + 1)), ordered=True),
         Choice("reduction", REDUCTIONS, when={"stages": tuple(range(2, STAGES + 1))}),
     ]

@@ -94,7 +94,9 @@ def own_decisions(space: SearchSpace, trial: PastTrial) -> Decisions | None:
     """Return the decisions of a space that lead to a trial's topology, ``None`` where there are none."""
     try:
         if trial.topology is None:
-            return trial.decisions if digest(space.decode(trial.decisions)) == trial.digest else None
+            complete: Callable[[Decisions], Decisions] | None = getattr(space, "complete", None)
+            decisions = complete(trial.decisions) if complete else trial.decisions
+            return decisions if digest(space.decode(decisions)) == trial.digest else None
         read: Callable[..., Decisions | None] | None = getattr(space, "read", None)
         return read(trial.topology) if read else None
     except DetolError:  # not of this space, or a space that cannot tell

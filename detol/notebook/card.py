@@ -86,7 +86,7 @@ def result_card(result: "SearchResult") -> str:
             "state": trial.state,
             "origin": trial.candidate.note or str(trial.candidate.origin),
         }
-        for trial in sorted(scored, key=lambda trial: -trial.score)[:TOP]
+        for trial in sorted(scored, key=lambda trial: (-trial.score, -trial.tie_break))[:TOP]
     ]
     return card(result.name, "finished", said, facts, table(rows), drawing)
 

@@ -108,7 +108,7 @@ def audit(
     complete = [trial for trial in known if _complete(trial)]
     if not complete:
         raise UsageError("an audit needs a trial that completed its training, and the search has none: let it go on")
-    winner = max(complete, key=lambda trial: (trial.curve[-1], -trial.number))
+    winner = max(complete, key=lambda trial: (trial.curve[-1], trial.tie_break, -trial.number))
     as_it_was = _replay(known, range(len(known)), rule, finish)
     free = [place for place, trial in enumerate(known) if spared(trial.number) and _judged(trial) and _complete(trial)]
     against = [place for place in free if as_it_was.trials[place].state is not State.COMPLETED]

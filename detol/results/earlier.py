@@ -7,7 +7,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from detol.results.schema import reports, searches, trials
+from detol.results.rows import from_text
+from detol.results.schema import recipes, reports, searches, trials
 from detol.search.records import Report, State, Trial
 from detol.search.rehearse import NOBODY
 
@@ -57,7 +58,14 @@ def from_record(rows: Iterable[Mapping[str, Any]]) -> tuple[Curve, ...]:
 
 
 def curves(
-    connection: sa.Connection, *, data: str, space: str, objective: str, epochs: int, most: int = MOST
+    connection: sa.Connection,
+    *,
+    data: str,
+    space: str,
+    objective: str,
+    epochs: int,
+    averaging: float = 0.0,
+    most: int = MOST,
 ) -> tuple[Curve, ...]:
     """Return curves of trials that were trained from scratch to their end, the latest first.
 
@@ -70,15 +78,23 @@ def curves(
         space: name of the space.
         objective: the primary one, as text (``val_accuracy``, ``val_loss:min``).
         epochs: of each training.
+        averaging: of the recipe: curves of averaged weights rise otherwise than those of the weights themselves.
         most: how many at most, >= 0.
     """
-    same = searches.c.data == data
+    alike = trials.c.recipe.in_(_measured_alike(connection, averaging))
+    same = sa.and_(alike, searches.c.data == data)
     found = _some(connection, sa.and_(same, searches.c.objective == objective), epochs, most, same_data=True)
     room = min(most, FILLED) - len(found)
     if room > 0:
-        other = sa.and_(sa.not_(same), searches.c.space == space, searches.c.objective == objective)
+        other = sa.and_(alike, searches.c.data != data, searches.c.space == space, searches.c.objective == objective)
         found += _some(connection, other, epochs, room, same_data=False)
     return tuple(found)
+
+
+def _measured_alike(connection: sa.Connection, averaging: float) -> list[str]:
+    """Return the digests of the recipes with this averaging."""
+    found = connection.execute(sa.select(recipes.c.digest, recipes.c.settings))
+    return [digest for digest, settings in found if from_text(settings).get("averaging", 0.0) == averaging]
 
 
 def _some(

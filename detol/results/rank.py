@@ -12,7 +12,7 @@ and of equal ones that with the lower validation log loss is first.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 
 import sqlalchemy as sa
 
@@ -20,11 +20,8 @@ from detol.results.schema import reports, trials
 from detol.results.scope import COSTS, FACTS, RANKED, Place, Scope, Which
 from detol.results.standing import COLUMNS, Key, Standing, key_of, standing
 from detol.results.walk import RESTING, Walk
-from detol.results.winner import COMPLETED, log_loss
+from detol.results.winner import COMPLETED, log_losses
 from detol.search.records import Objective
-
-EQUAL = 200
-"""Rows beyond the last one asked for that are read when they are as good as it."""
 
 __all__ = ["COSTS", "FrontRow", "TopRow", "Which", "front", "top"]
 
@@ -112,7 +109,7 @@ def top(connection: sa.Connection, which: Which, limit: int, metric: str | None)
     objective = scope.wanted("score" if metric is None else metric)
     if scope.uniform(objective):
         walk = Walk(connection, scope, [objective])
-        listed = chain(walk.standings([COMPLETED]), walk.standings(RESTING))
+        listed: Iterator[Standing] = chain(walk.standings([COMPLETED]), walk.standings(RESTING))
     else:
         listed = iter(sorted(_standings(connection, scope, [objective]), key=lambda each: each.place))
     found = _decided(connection, listed, limit)
@@ -121,21 +118,17 @@ def top(connection: sa.Connection, which: Which, limit: int, metric: str | None)
 
 
 def _decided(connection: sa.Connection, listed: Iterator[Standing], limit: int) -> list[Standing]:
-    """Return the first ``limit`` of a list in order, equal ones in the order of their log losses.
-
-    Of those that are equal to the last one ``EQUAL`` at most are looked at.
-    """
-    found = list(islice(listed, limit))
-    for each in islice(listed, EQUAL if found else 0):
-        if each.place[:-2] != found[-1].place[:-2]:
-            break
-        found.append(each)
+    """Return the first ``limit`` of a list in order, equal ones in the order of their log losses."""
     decided: list[Standing] = []
-    for _, equal in groupby(found, key=lambda each: each.place[:-2]):
+    for _, equal in groupby(listed, key=lambda each: each.place[:-2]):
         group = list(equal)
         if len(group) > 1:
-            group.sort(key=lambda each: log_loss(connection, each.best["search"], each.best["number"]))
+            places = {id(each): (each.best["search"], each.best["number"]) for each in group}
+            losses = log_losses(connection, list(places.values()))
+            group.sort(key=lambda each: losses[places[id(each)]])
         decided += group
+        if len(decided) >= limit:
+            break
     return decided[:limit]
 
 

@@ -1,6 +1,8 @@
 """The best trial of a search or of a topology, as :func:`detol.search.scoring.better` orders them."""
 
 import math
+from collections.abc import Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -15,6 +17,12 @@ COMPLETED_FIRST = sa.case((trials.c.state == COMPLETED, 0), else_=1)
 """Order of trials in front of their scores: a winner has trained to the end."""
 SCRATCH_FIRST = sa.case((trials.c.extra.contains(f'"{INHERITED}"'), 1), else_=0)
 """Order behind that: a score that was reached from another's weights is not the one to report."""
+
+LAST_REPORT = sa.and_(
+    reports.c.search == trials.c.search, reports.c.number == trials.c.number, reports.c.epoch == trials.c.epoch
+)
+"""Joins a trial with its last report."""
+_CHUNK = 500
 
 
 class Winner(NamedTuple):
@@ -46,13 +54,10 @@ def winner(connection: sa.Connection, which: "sa.ColumnElement[bool]") -> Winner
     ).first()
     if top is None:
         return None
-    last = sa.and_(
-        reports.c.search == trials.c.search, reports.c.number == trials.c.number, reports.c.epoch == trials.c.epoch
-    )
     equal = (
         sa.select(trials.c.search, searches.c.name, trials.c.number, trials.c.score, trials.c.reused, reports.c.metrics)
         .join_from(trials, searches)
-        .outerjoin(reports, last)
+        .outerjoin(reports, LAST_REPORT)
         .where(scored, *(column == value for column, value in zip(ahead, top, strict=True)))
     )
     rows = connection.execute(equal).all()
@@ -60,10 +65,16 @@ def winner(connection: sa.Connection, which: "sa.ColumnElement[bool]") -> Winner
     return Winner(best.search, best.name, best.number, best.score)
 
 
-def log_loss(connection: sa.Connection, search: int, number: int) -> float:
-    """Return the validation log loss that a trial ended with; infinite where its last report does not hold it."""
-    query = sa.select(reports.c.metrics).where(reports.c.search == search, reports.c.number == number)
-    return _tie_break(connection.scalar(query.order_by(reports.c.epoch.desc()).limit(1)))
+def log_losses(connection: sa.Connection, places: Sequence[tuple[int, int]]) -> dict[tuple[int, int], float]:
+    """Return the validation log loss that trials ended with, by search and number; infinite where it is not known."""
+    found = dict.fromkeys(places, math.inf)
+    for search, group in groupby(sorted(places), key=lambda place: place[0]):
+        numbers = [number for _, number in group]
+        for start in range(0, len(numbers), _CHUNK):
+            part = trials.c.search == search, trials.c.number.in_(numbers[start : start + _CHUNK])
+            query = sa.select(trials.c.number, reports.c.metrics).join_from(trials, reports, LAST_REPORT).where(*part)
+            found.update({(search, row.number): _tie_break(row.metrics) for row in connection.execute(query)})
+    return found
 
 
 def _tie_break(metrics: str | None) -> float:

@@ -138,7 +138,7 @@ class Recipe:
 def make_recipe(settings: Mapping[str, Value], base: Recipe | None = None) -> Recipe:
     """Return a recipe with some settings changed; text is converted to each setting's type.
 
-    Averaging that nobody asked for goes where it does not fit the way of exchange.
+    Averaging that ``settings`` do not ask for is left out where it does not fit the way of exchange.
 
     Raises:
         UsageError: an unknown setting, or a value against its rule.

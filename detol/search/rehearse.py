@@ -66,7 +66,11 @@ class _Run:
         if finish:
             self._finish(finish)
         completed = [trial for trial in self.trials.values() if trial.state is State.COMPLETED]
-        best = max(completed, key=lambda trial: (trial.curve[-1], -trial.number)).number if completed else None
+        best = (
+            max(completed, key=lambda trial: (trial.curve[-1], trial.tie_break, -trial.number)).number
+            if completed
+            else None
+        )
         trials = tuple(self.trials[number] for number in sorted(self.trials))
         return Rehearsal(trials, self.epochs, best, self.epochs - spent)
 

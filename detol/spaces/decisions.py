@@ -17,12 +17,15 @@ class Choice:
         options: the values it may take, at least one, no repeats.
         when: earlier choices and the values they must have for this one to be open (all of them); empty: always.
         ordered: whether the options are steps of a quantity (widths, depths), so that neighbours in the list are near.
+        before: for a choice that a space got later: the option that decisions without it stand for; ``None``: it is
+            missing there. So what was recorded under an earlier form of the space stays of use.
     """
 
     name: str
     options: tuple[Option, ...]
     when: Mapping[str, Collection[Option]] = field(default_factory=dict, hash=False)
     ordered: bool = False
+    before: Option | None = None
 
 
 class Decisions(Mapping[str, Option]):

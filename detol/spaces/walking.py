@@ -43,6 +43,8 @@ def checked(space: str, choices: Sequence[Choice], decided: Mapping[str, Option]
 
     def pick(choice: Choice) -> Option:
         if choice.name not in decided:
+            if choice.before is not None:
+                return choice.before
             near = [name for name in decided if name not in known]
             hint = f" (there is {near[0]!r}, which it does not know)" if near else ""
             raise SpaceError(f"space {space!r}: choice {choice.name!r} is missing{hint}: {_options(choice)}")

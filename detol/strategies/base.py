@@ -172,8 +172,8 @@ class Proposer(ABC):
             identity = self.identify(trial.candidate)
             self.seen.add(identity)
             self.pending.pop(identity, None)
-            decisions = trial.candidate.decisions
-            if complete(self.space, decisions):
+            decisions = whole(self.space, trial.candidate.decisions)
+            if decisions is not None:
                 scored = trial.state.scored and trial.score > -np.inf
                 score = trial.score if scored else -np.inf
                 scores = trial.scores if scored else None
@@ -234,6 +234,17 @@ class Proposer(ABC):
                 return candidate
         self._exhausted = True
         return None
+
+
+def whole(space: SearchSpace, decisions: Decisions) -> Decisions | None:
+    """Return decisions, those of an earlier form of the space completed (``Choice.before``); ``None``: of another."""
+    found: dict[str, bool | int | float | str] = {}
+    while (choice := space.next(Decisions(found))) is not None:
+        option = decisions.get(choice.name, choice.before)
+        if option is None or option not in choice.options:
+            return None
+        found[choice.name] = option
+    return Decisions(found) if decisions.keys() <= found.keys() else None
 
 
 def complete(space: SearchSpace, decisions: Decisions) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from detol.search.records import State
+from detol.search.records import TIE_BREAK, State
 from detol.tracking import entities
 from detol.tracking.entities import PREFIX
 from detol.tracking.model import ALIAS, log_model, register
@@ -137,8 +137,13 @@ class Parent:
             for child in self._runs.children.values()
             if child.state.scored and math.isfinite(child.metrics.get("score", math.nan))
         ]
-        # The best is never chosen at low fidelity.
-        return max(scored, key=lambda child: (child.state is State.COMPLETED, child.metrics["score"]), default=None)
+
+        # As detol.search.scoring.better: the best is never chosen at low fidelity, and the log loss decides on equals.
+        def rank(child: Child) -> tuple[bool, float, float]:
+            loss = child.metrics.get(TIE_BREAK, math.inf)
+            return child.state is State.COMPLETED, child.metrics["score"], -loss if math.isfinite(loss) else -math.inf
+
+        return max(scored, key=rank, default=None)
 
 
 def _whole(child: Child, name: str) -> int:

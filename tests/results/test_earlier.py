@@ -32,6 +32,7 @@ def test_finished_curves_of_the_same_data_metric_and_epochs_the_latest_first(
     assert found(database, objective="val_loss") == ["loss/0"]
     assert found(database, epochs=4) == []
     assert found(database, most=2) == ["b/0", "a/1"]
+    assert found(database, averaging=0.98) == []  # all these are of the weights themselves
     with database.read() as connection:
         assert curves(connection, **ASKED)[1] == Curve("a/1", True, (0.4, 0.5, 0.6))  # type: ignore[arg-type]
 

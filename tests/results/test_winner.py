@@ -49,6 +49,16 @@ def test_of_equal_accuracies_the_lower_log_loss_is_better_and_never_one_against_
     assert tally(trials).best == trials[1]
 
 
+def test_however_many_are_equal(database: Database, make_search: MakeSearch, make_trial: MakeTrial) -> None:
+    """Log losses fall with the number, so that any cut of the list of equals would show."""
+    trials = [with_loss(make_trial(n, 0.9, width=8 + n), 1 / (1 + n)) for n in range(600)]
+    make_search("a", *trials)
+    query = Query(database)
+    assert query.resolve("a").ref == query.status("a").best == "a/599"
+    for limit in (1, 5):
+        assert [row.trial for row in query.top(limit=limit)] == [f"a/{599 - n}" for n in range(limit)]
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_database_and_running_search_agree(
     database: Database, make_search: MakeSearch, make_trial: MakeTrial, seed: int

@@ -10,9 +10,12 @@ from detol.graph.digest import digest
 from detol.graph.flat import flat
 from detol.graph.shapes import infer
 from detol.graph.topology import Topology
+from detol.search.records import Candidate, Origin, State, Trial
 from detol.search_spaces import image_cell, image_dag, signal, tabular, tiny
 from detol.spaces.catalogue import builtins, load
+from detol.spaces.decisions import Decisions
 from detol.spaces.space import DecisionSpace
+from detol.strategies.guided import Guided
 
 
 @pytest.fixture(params=["image_cell", "image_dag", "nasbench201", "signal", "tabular", "tiny"])
@@ -97,3 +100,21 @@ def test_a_dense_tabular_network_sees_all_layers_before() -> None:
     # 5 -> 16 -> 32, then 48 -> 64, then a head on 16 + 32 + 64 features; weights and biases.
     weights = (5 * 16 + 16) + (16 * 32 + 32) + (48 * 64 + 64) + (112 * 3 + 3)
     assert cost(topology, (5,), 3).params == weights
+
+
+def test_decisions_of_image_cell_from_before_there_were_stem_kernels_are_of_use() -> None:
+    """They stand for 3x3, and a strategy learns from them as from whole ones."""
+    space, rng = image_cell.SPACE, np.random.default_rng(3)
+    whole = [found for _ in range(40) if (found := space.sample(rng))["stem_kernel"] == 3][:12]
+    before = [Decisions({name: option for name, option in each.items() if name != "stem_kernel"}) for each in whole]
+    assert [space.complete(each) for each in before] == whole
+
+    def asked(decisions: list[Decisions]) -> list[str]:
+        strategy = Guided(space, seed=1, initial=4, references=False)
+        for number, each in enumerate(decisions):
+            candidate = Candidate(each, space.decode(each), Origin.SAMPLE)
+            score = (0.5 + 0.03 * number,)
+            strategy.tell([Trial(number, candidate, State.COMPLETED, 1, scores=score)])
+        return [candidate.digest for candidate in strategy.ask(3)]
+
+    assert asked(before) == asked(whole) != asked([])

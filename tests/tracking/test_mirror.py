@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from detol.search.records import Report, State
+from detol.search.records import Report, State, Trial
 from detol.tracking import runs
 from detol.tracking.mirror import Mirror
 from detol.tracking.wire import Epoch, Finish, Seen, Start
@@ -72,6 +72,19 @@ def test_the_parent_counts_states_and_shows_the_best(start, trial, shown) -> Non
     driven.show(Seen(trial(10), 5.0))
     assert shown(start.uri).parent.data.metrics["trials.running"] == 0
     assert shown(start.uri).parent.data.tags["detol.best"] == "10"
+
+
+def test_the_lower_log_loss_decides_on_equal_scores(start, trial, shown) -> None:
+    def ended(number: int, loss: float) -> Trial:
+        made = replace(trial(number), curve=trial(0).curve, scores=trial(0).scores)
+        last = made.reports[-1]
+        last = replace(last, metrics={**last.metrics, "val_log_loss": loss})
+        return replace(made, reports=(*made.reports[:-1], last))
+
+    driven = Driven(start)
+    for number, loss in enumerate((0.3, 0.2, float("nan"))):
+        driven.show(Seen(ended(number, loss), 1.0 + number))
+    assert shown(start.uri).parent.data.tags["detol.best"] == "1"
 
 
 def test_a_trial_that_rests_is_scheduled_and_goes_on(start, trial, shown) -> None:

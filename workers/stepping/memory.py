@@ -27,7 +27,7 @@ def estimate(
 
     Until a step was measured in this precision, activations are taken for float32, which is the most they can be.
     """
-    slots = 2 if recipe.optimiser in ("adamw", "lamb") else 1
+    slots = (2 if recipe.optimiser in ("adamw", "lamb") else 1) + (recipe.averaging > 0)
     needed = cost.memory(topology, shape, outputs, count, slots=slots, recomputed=recomputed)
     return needed * _ratios.get(recipe.precision, 1.0)
 
