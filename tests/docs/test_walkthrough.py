@@ -23,8 +23,12 @@ APART = ("onnx", "torch", "model.onnx", "model.pt2")
 
 
 def first_words(text):
-    """Return how the lines of an output begin: names, not figures."""
-    return {match[0].strip(" :") for line in text.splitlines() if (match := re.match(r"\s*[a-z][a-z_ ]*[a-z]:?", line))}
+    """Return how the lines of an output begin: names, not figures, nor how wide the columns are for those."""
+    return {
+        " ".join(match[0].split()).strip(" :")
+        for line in text.splitlines()
+        if (match := re.match(r"\s*[a-z][a-z_ ]*[a-z]:?", line))
+    }
 
 
 def called(words):
