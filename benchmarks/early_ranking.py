@@ -2,11 +2,10 @@
 
 The networks are those that a finished search trained to the end, those with the fewest multiply-adds first (``--db``,
 ``--name``; its splits and recipe, and its curves unless they are of averaged weights), or else samples of a space; they
-are trained here where no plain curve is known. Then
-each is trained again from the same seed for ``--until`` epochs of the same schedule with ``recipe.averaging``: the
-weights move as before, but reports are of their average. What is given is Kendall's tau (b) between accuracy after each
-epoch and the final one, with 95 % bootstrap intervals over networks, and how high the three networks stood that end
-best.
+are trained here where no plain curve is known. Then each is trained again from the same seed for ``--until`` epochs of
+the same schedule with ``recipe.averaging``: the weights move as before, but reports are of their average. What is given
+is Kendall's tau (b) between accuracy after each epoch and the final one, with 95 % bootstrap intervals over networks,
+and how high the three networks stood that end best.
 """
 
 import json

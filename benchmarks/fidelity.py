@@ -110,14 +110,8 @@ class Bench:
         if has_search(database, label):
             return [sys.executable, "-m", "detol", "resume", label, "--db", str(database), "--json"]
         flags = ["--data", self.data, "--seed", str(seed), "--set", f"data.seed={seed}", "--name", label]
-        flags += [
-            "--space",
-            self.options.space,
-            "--workers",
-            str(self.options.workers),
-            "--trials",
-            str(self.options.trials),
-        ]
+        flags += ["--space", self.options.space, "--workers", str(self.options.workers)]
+        flags += ["--trials", str(self.options.trials)]
         flags += ["--epochs", str(self.options.epochs), *(["--stop", rule] if rule else [])]
         if self.options.quick:
             flags += ["--set", "data.limit=600"]

@@ -39,7 +39,7 @@ def summary(console: Console, figures: Mapping[str, Any]) -> None:
     if reference:
         same = "the search found nothing better" if best["trial"] == reference["trial"] else ""
         if not same and not figures["gain"]:
-            same = "the search found the same score with a lower log loss"
+            same = "the search found another one as good"
         gain = same or f"searching gained {figures['gain']:+.4f}"
         say(f"         best reference topology {reference['score']:.4f} (trial {reference['trial']}): {gain}")
     for number, row in enumerate(figures.get("front") or ()):

@@ -58,11 +58,9 @@ def of_search(query: "Query", name: str) -> str:
     if stored.get("objects") or not isinstance(stored.get("settings"), Mapping):
         return ""
     settings = Settings.from_dict(stored["settings"])
-    asked = settings.section("recipe")
-    exchange = str(asked.get("communication", ""))
-    if not (stored.get("recipe") or {}).get("averaging") and not asked.get("averaging") and exchange[:9] != "local_sgd":
-        # From before averaging was usual.
-        settings = replace(settings, options={**settings.options, "recipe": {**asked, "averaging": 0.0}})
+    if not (stored.get("recipe") or {}).get("averaging"):  # asked for, or from before averaging was usual
+        unaveraged = {**settings.section("recipe"), "averaging": 0.0}
+        settings = replace(settings, options={**settings.options, "recipe": unaveraged})
     return command(replace(settings, space=str(stored.get("space") or settings.space)) if _auto(settings) else settings)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from detol import cli, run
 from detol.config import Settings
-from detol.reproduce import command
+from detol.reproduce import command, of_search
 
 
 class Parsed(Exception):
@@ -79,3 +79,21 @@ def test_whatever_is_given_comes_back(data: str, value: Any, seed: int) -> None:
 def test_where_a_search_ran_is_not_in_it() -> None:
     line = command(Settings(data="digits", name="n", db="x.db", tracking="http://u:secret@h", ray="h:1", metrics="9"))
     assert line == "detol search --data digits"
+
+
+class Recorded:
+    """A results database that knows one search."""
+
+    def __init__(self, recipe: dict[str, float]) -> None:
+        self._recipe = recipe
+
+    def settings(self, name: str) -> dict[str, Any]:
+        return {"settings": {"settings": Settings(data=name).as_dict(), "recipe": self._recipe}}
+
+
+def test_a_search_without_averaging_is_done_again_without_it() -> None:
+    """Before averaging was part of the default recipe there was no such setting in the record."""
+    assert of_search(Recorded({"averaging": 0.98}), "digits") == "detol search --data digits"  # type: ignore[arg-type]
+    for recipe in ({}, {"averaging": 0.0}):
+        line = of_search(Recorded(recipe), "digits")  # type: ignore[arg-type]
+        assert line == "detol search --data digits --set recipe.averaging=0.0"

@@ -20,7 +20,7 @@ from detol.results.schema import reports, trials
 from detol.results.scope import COSTS, FACTS, RANKED, Place, Scope, Which
 from detol.results.standing import COLUMNS, Key, Standing, key_of, standing
 from detol.results.walk import RESTING, Walk
-from detol.results.winner import COMPLETED, log_losses
+from detol.results.winner import COMPLETED, LAST_REPORT, log_losses
 from detol.search.records import Objective
 
 __all__ = ["COSTS", "FrontRow", "TopRow", "Which", "front", "top"]
@@ -123,13 +123,16 @@ def _decided(connection: sa.Connection, listed: Iterator[Standing], limit: int) 
     for _, equal in groupby(listed, key=lambda each: each.place[:-2]):
         group = list(equal)
         if len(group) > 1:
-            places = {id(each): (each.best["search"], each.best["number"]) for each in group}
-            losses = log_losses(connection, list(places.values()))
-            group.sort(key=lambda each: losses[places[id(each)]])
+            losses = log_losses(connection, [_place(each) for each in group])
+            group.sort(key=lambda each: losses[_place(each)])
         decided += group
         if len(decided) >= limit:
             break
     return decided[:limit]
+
+
+def _place(found: Standing) -> tuple[int, int]:
+    return found.best["search"], found.best["number"]
 
 
 def front(connection: sa.Connection, which: Which, objectives: Sequence[str]) -> list[FrontRow]:
@@ -177,10 +180,7 @@ def _standings(connection: sa.Connection, scope: Scope, objectives: Sequence[Obj
     query = sa.select(*COLUMNS).where(RANKED, scope.condition())
     own = {place.objective.metric for place in scope.places.values()}
     if any(objective.metric not in FACTS and own != {objective.metric} for objective in objectives):
-        last = sa.and_(
-            reports.c.search == trials.c.search, reports.c.number == trials.c.number, reports.c.epoch == trials.c.epoch
-        )
-        query = query.add_columns(reports.c.metrics).select_from(trials.outerjoin(reports, last))
+        query = query.add_columns(reports.c.metrics).select_from(trials.outerjoin(reports, LAST_REPORT))
     for row in connection.execute(query.order_by(trials.c.search, trials.c.number)).mappings():
         groups[key_of(row)].append(row)
     for rows in groups.values():
@@ -193,7 +193,7 @@ def _texts(connection: sa.Connection, found: Sequence[Standing]) -> dict[tuple[i
     """Return origin and note of the best trials, by search and number: no index holds them."""
     texts = {}
     for each in found:
-        place = each.best["search"], each.best["number"]
+        place = _place(each)
         mine = (trials.c.search == place[0], trials.c.number == place[1])
         origin, note = connection.execute(sa.select(trials.c.origin, trials.c.note).where(*mine)).one()
         texts[place] = origin, note

@@ -78,8 +78,8 @@ def validate(space: str, choices: Sequence[Choice]) -> None:
     """Check a declaration.
 
     Raises:
-        SpaceError: no choices, a name given twice, no options, an option given twice, or a condition that can never be
-            met because it names no earlier choice or none of its options.
+        SpaceError: no choices, a name given twice, no options, an option given twice, a ``before`` that is no option,
+            or a condition that can never be met because it names no earlier choice or none of its options.
     """
     if not choices:
         raise SpaceError(f"space {space!r}: a space has at least one choice")
@@ -92,6 +92,8 @@ def validate(space: str, choices: Sequence[Choice]) -> None:
             raise SpaceError(f"{where}: options are a tuple of at least one value, got {choice.options!r}")
         if len(set(choice.options)) < len(choice.options):
             raise SpaceError(f"{where}: an option is given twice (1, 1.0 and True are equal): {_options(choice)}")
+        if choice.before is not None:
+            taken_option(space, choice, choice.before)
         for name, allowed in choice.when.items():
             if name not in earlier:
                 raise unknown(f"earlier choice in the conditions of {where}:", name, earlier, SpaceError)

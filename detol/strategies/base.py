@@ -249,9 +249,4 @@ def whole(space: SearchSpace, decisions: Decisions) -> Decisions | None:
 
 def complete(space: SearchSpace, decisions: Decisions) -> bool:
     """Return whether these are complete decisions of the space: each open choice taken, nothing else."""
-    prefix: dict[str, bool | int | float | str] = {}
-    while (choice := space.next(Decisions(prefix))) is not None:
-        if choice.name not in decisions or decisions[choice.name] not in choice.options:
-            return False
-        prefix[choice.name] = decisions[choice.name]
-    return len(prefix) == len(decisions)
+    return whole(space, decisions) == decisions

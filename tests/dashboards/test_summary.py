@@ -51,6 +51,11 @@ def test_a_reference_that_won(screen) -> None:
     assert "gained" not in text
 
 
+def test_another_network_as_good_as_the_reference(screen) -> None:
+    reference = {**FIGURES["best"], "trial": 0}
+    assert "(trial 0): the search found another one as good" in shown(screen, reference=reference, gain=0.0)
+
+
 def test_a_search_without_a_winner_or_a_test(screen) -> None:
     text = shown(screen, best=None, reference=None, gain=None, test=None)
     assert "best:    none: no trial ended with a score" in text

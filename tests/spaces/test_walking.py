@@ -59,6 +59,7 @@ def test_incomplete_or_closed_decisions_are_one_clear_line(decided: dict[str, st
         ([Choice("a", ())], "at least one value"),
         ([Choice("a", "xyz")], "at least one value"),  # type: ignore[arg-type]
         ([Choice("a", (1, True))], "given twice"),
+        ([Choice("a", (1, 2), before=3)], "option of 'a'.*'3'"),
         ([SECOND, DEPTH], "earlier choice"),
         ([DEPTH, Choice("b", (1,), when={"depth": (7,)})], "'7'"),
         ([Choice("a", ("x", "y")), Choice("b", (1,), when={"a": "x"})], "collection"),
