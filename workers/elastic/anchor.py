@@ -160,9 +160,12 @@ class Anchor:
 @torch.no_grad()
 def _copied(state: dict[str, Tensor], spare: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return copies, in the tensors of ``spare`` where there are any."""
-    known = [name for name in state if name in spare]
-    if known:
-        torch._foreach_copy_([spare[name] for name in known], [state[name] for name in known])
+    alike: dict[torch.dtype, list[str]] = {}  # only tensors of one type are copied by one kernel for many
+    for name, tensor in state.items():
+        if name in spare:
+            alike.setdefault(tensor.dtype, []).append(name)
+    for names in alike.values():
+        torch._foreach_copy_([spare[name] for name in names], [state[name] for name in names])
     return {name: spare[name] if name in spare else tensor.detach().clone() for name, tensor in state.items()}
 
 

@@ -54,6 +54,7 @@ class Survival:
             group.before_abort = self._anchor.freeze
         self._known = self._last = _Loss()
         self._gaps: set[int] = set()
+        self._here = next((p.device.type for p in model.parameters()), "cpu") == "cpu"
 
     def agree(self, flags: Sequence[bool], position: Position) -> tuple[bool, ...]:
         """Agree on flags at a step boundary; on the CPU the loss so far travels with them, so that it outlives a rank.
@@ -61,7 +62,7 @@ class Survival:
         On an accelerator asking for the loss would wait for the device: there the loss of an epoch in which a rank dies
         is the mean over the samples of the survivors.
         """
-        if self._group.width == 1 or (position.loss is not None and position.loss.device.type != "cpu"):
+        if self._group.width == 1 or not self._here:
             return self._group.agree(flags)
         loss = 0.0 if position.loss is None else float(position.loss)
         raised, sums = self._group.meet(flags, (loss, position.samples))
@@ -77,7 +78,7 @@ class Survival:
         """Call after each step, when ``position`` counts it."""
         if self._anchor:
             self._anchor.after()
-            if loss.device.type == "cpu":
+            if self._here:
                 self._last = _Loss(position.epoch, position.step, float(loss), samples)
 
     def mean(self, position: Position, rows: int) -> float:
