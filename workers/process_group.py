@@ -209,7 +209,8 @@ class ProcessGroup(Group):
         buffers = [b for b in model.buffers() if b.is_floating_point()]
         if buffers:
             mean = self.total(torch.cat([b.flatten() for b in buffers])) / self.width
-            for buffer, part in zip(buffers, torch.split(mean, [b.numel() for b in buffers]), strict=True):
+            parts = mean.to(buffers[0].device).split([b.numel() for b in buffers])  # type: ignore[no-untyped-call]
+            for buffer, part in zip(buffers, parts, strict=True):
                 buffer.copy_(part.view_as(buffer))
 
     @contextlib.contextmanager

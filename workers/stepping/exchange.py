@@ -1,36 +1,111 @@
-"""The exchange of gradients in a recorded step: one all-reduce of all of them, from memory that stays where it is."""
+"""The exchange of gradients in a recorded step, beside the backward pass: all-reduces of memory that stays in place."""
+
+import contextlib
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+
+from detol.scaling.work import BUCKET, FIRST_BUCKET
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """Gradients that are sent together, and how many of them are still to come in this step."""
+
+    parameters: list[nn.Parameter]
+    flat: Tensor
+    views: list[Tensor]
+    left: int = 0
 
 
 class Exchange:
-    """Sums the gradients of a network over its ranks. Not overlapped with the backward pass: for small networks.
+    """Sums the gradients of a network over its ranks, bucket by bucket, each as soon as it is filled.
+
+    As torch's DistributedDataParallel does (Li et al. 2020, arXiv 2006.15704, section 3.2): the last layers' gradients
+    first, in a small bucket, and all buckets in one order on all ranks; but from memory that a recorded step can use.
 
     Args:
         called: the network of this rank, whose group is used.
+        bucket: bytes of a bucket that is full, > 0.
+        first: likewise of the first one.
     """
 
-    def __init__(self, called: DistributedDataParallel) -> None:
+    def __init__(self, called: DistributedDataParallel, *, bucket: int = BUCKET, first: int = FIRST_BUCKET) -> None:
         self._group = called.process_group
-        self._parameters = [p for p in called.module.parameters() if p.requires_grad]
-        sizes = [p.numel() for p in self._parameters]
-        self._flat = torch.zeros(sum(sizes), device=self._parameters[0].device)
-        parts = zip(self._parameters, self._flat.split(sizes), strict=True)  # type: ignore[no-untyped-call]
-        # In the layout of the parameters, which is that of their gradients.
-        self._views = [part.as_strided(p.shape, p.stride()) for p, part in parts]
+        self._buckets = _buckets([p for p in called.module.parameters() if p.requires_grad], bucket, first)
+        self._place = {p: index for index, each in enumerate(self._buckets) for p in each.parameters}
+        self._parts, self._seen = 0, dict.fromkeys(self._place, 0)
+        self._sent: list[Any] = []
+        told = weakref.ref(self)  # the network outlives its step, and would keep this memory alive
 
-    def __call__(self) -> None:
-        """Exchange.
+        def filled(parameter: nn.Parameter) -> None:
+            exchange = told()
+            if exchange is not None and exchange._parts:
+                exchange._filled(parameter)
+
+        for parameter in self._place:
+            parameter.register_post_accumulate_grad_hook(filled)  # type: ignore[no-untyped-call]
+
+    @contextlib.contextmanager
+    def beside(self, parts: int) -> Iterator[None]:
+        """Exchange what a backward pass inside the context fills; at its end the gradients are the sums.
+
+        Args:
+            parts: how many times each gradient is added to before it is whole, >= 1.
 
         Raises:
-            RuntimeError: a parameter without a gradient: then not all of the memory would be written.
+            RuntimeError: a parameter without a gradient: then a bucket is never full.
         """
-        gradients = [p.grad for p in self._parameters if p.grad is not None]
-        if len(gradients) < len(self._parameters):
-            raise RuntimeError("a parameter has no gradient")
-        torch._foreach_copy_(self._views, gradients)
-        dist.all_reduce(self._flat, group=self._group)
-        for parameter, view in zip(self._parameters, self._views, strict=True):
-            parameter.grad = view
+        self._parts, self._seen, self._sent = parts, dict.fromkeys(self._seen, 0), []
+        for each in self._buckets:
+            each.left = len(each.parameters)
+        try:
+            yield
+            if len(self._sent) < len(self._buckets):
+                raise RuntimeError("a parameter has no gradient")
+            for each, sent in zip(self._buckets, self._sent, strict=True):
+                sent.wait()
+                for parameter, view in zip(each.parameters, each.views, strict=True):
+                    parameter.grad = view
+        finally:
+            self._parts, self._sent = 0, []
+
+    def _filled(self, parameter: nn.Parameter) -> None:
+        """Take note of a gradient; send the buckets that are full now and whose turn it is."""
+        self._seen[parameter] += 1
+        if self._seen[parameter] < self._parts:
+            return
+        self._buckets[self._place[parameter]].left -= 1
+        while len(self._sent) < len(self._buckets) and not self._buckets[len(self._sent)].left:
+            each = self._buckets[len(self._sent)]
+            torch._foreach_copy_(each.views, [p.grad for p in each.parameters if p.grad is not None])
+            self._sent.append(dist.all_reduce(each.flat, group=self._group, async_op=True))
+
+
+def _buckets(parameters: list[nn.Parameter], bucket: int, first: int) -> list[_Bucket]:
+    """Return the buckets, the last parameters' first; none is cut, so that the last one of a bucket may overfill it."""
+    found: list[list[nn.Parameter]] = []
+    size, limit = 0, first
+    for parameter in reversed(parameters):
+        if not found or size >= limit:
+            limit = bucket if found else first
+            found.append([])
+            size = 0
+        found[-1].append(parameter)
+        size += parameter.numel() * parameter.element_size()
+    return [_bucket(each) for each in found]
+
+
+def _bucket(parameters: list[nn.Parameter]) -> _Bucket:
+    sizes = [p.numel() for p in parameters]
+    flat = torch.zeros(sum(sizes), device=parameters[0].device)
+    parts = flat.split(sizes)  # type: ignore[no-untyped-call]
+    # In the layout of the parameters, which is that of their gradients.
+    views = [part.as_strided(p.shape, p.stride()) for p, part in zip(parameters, parts, strict=True)]
+    return _Bucket(parameters, flat, views)

@@ -4,8 +4,9 @@ Small networks are bound by launches: a step of NAS-Bench-201's network is two t
 each of which takes the host longer than the device.
 """
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from detol.scaling.work import BUCKET
 from detol.workers.group import plain
 from detol.workers.outcome import exhausted, one_line
 from detol.workers.step import element
@@ -89,11 +91,12 @@ class Graph:
         self._alone = replace(learner, called=self._model)
         self._dtype = element(learner.recipe)
         self._blocks = blocks_of(self._model)
-        self._shadow = Shadow((weight for block in self._blocks.values() for weight in block.weights), self._dtype)
+        weights = (weight for block in self._blocks.values() for weight in block.weights)
+        # Where gradients are exchanged beside the backward pass, they are to come one bucket after the other.
+        self._shadow = Shadow(weights, self._dtype, BUCKET if self._exchange else 0)
         self._counters = [counter for block in self._blocks.values() for counter in block.counters]
         self._keys: dict[Key, int] = {}
         self._shared = Shared()
-        self._copies: Mapping[Tensor, Tensor] = {}
         self._rate = torch.zeros((), device=learner.data.device)
         self._recorded: dict[int, Recorded] = {}
         self._eager: Eager | None = None
@@ -194,19 +197,20 @@ class Graph:
     def _work(self, recorded: Recorded) -> None:
         """Take a step from the memory of a recording: what is recorded."""
         learner = self._alone
-        self._copies = self._shadow.fresh()
+        self._shadow.renew()
+        parts = cuts(recorded.count // learner.group.width, self._parts)
         try:
-            with replaced({module: partial(self._forward, block) for module, block in self._blocks.items()}):
-                parts = cuts(recorded.count // learner.group.width, self._parts)
+            with (
+                self._exchange.beside(parts) if self._exchange else contextlib.nullcontext(),
+                replaced({module: partial(self._forward, block) for module, block in self._blocks.items()}),
+            ):
                 loss = backward(learner, recorded.samples, recorded.draws, 1 / recorded.count, parts, recorded.raw)
                 recorded.loss.copy_(loss)
         finally:  # of a step that fails, nothing of the device's memory is held on to
-            self._copies = {}
+            self._shadow.renew()
             self._shared.clear()
         if self._counters:
             torch._foreach_add_(self._counters, parts)
-        if self._exchange:
-            self._exchange()
         learner.update(self._rate)
 
     def _forward(self, block: Block, x: Tensor) -> Tensor:
@@ -216,7 +220,7 @@ class Graph:
         self._keys.setdefault(key, len(self._keys))
         made = self._compiler.made.get(key) if self._compiler else None
         call = made or function(key.specs, key.dtype)
-        tensors = [self._copies.get(tensor, tensor) for tensor in block.tensors]
+        tensors = [self._shadow(tensor) for tensor in block.tensors]
         with torch.autocast(x.device.type, enabled=False):
             return call(x, *tensors)
 

@@ -1,6 +1,6 @@
-"""Copies of all weights in a short format, made by one kernel for all of them instead of one for each."""
+"""Copies of all weights in a short format, made by one kernel for many of them instead of one for each."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -32,14 +32,35 @@ class Shadow:
     Args:
         weights: float32.
         dtype: of the copies; float32 for none.
+        limit: bytes of weights that are copied together, and whose gradients come together; 0: all.
     """
 
-    def __init__(self, weights: Iterable[Tensor], dtype: torch.dtype) -> None:
-        self._weights = list(weights) if dtype != torch.float32 else []
+    def __init__(self, weights: Iterable[Tensor], dtype: torch.dtype, limit: int = 0) -> None:
         self._dtype = dtype
+        self._groups: list[list[Tensor]] = []
+        size = 0
+        for weight in weights if dtype != torch.float32 else ():
+            if not self._groups or (limit and size >= limit):
+                self._groups.append([])
+                size = 0
+            self._groups[-1].append(weight)
+            size += weight.numel() * weight.element_size()
+        self._group = {weight: index for index, group in enumerate(self._groups) for weight in group}
+        self._copies: dict[Tensor, Tensor] = {}
 
-    def fresh(self) -> Mapping[Tensor, Tensor]:
-        """Return copies of the weights as they are now, through which gradients reach them."""
-        if not self._weights:
-            return {}
-        return dict(zip(self._weights, _Cast.apply(self._dtype, *self._weights), strict=True))  # type: ignore[no-untyped-call]
+    def renew(self) -> None:
+        """Forget the copies: those that are asked for next are of the weights as they are then."""
+        self._copies = {}
+
+    def __call__(self, tensor: Tensor) -> Tensor:
+        """Return the copy of a weight, through which the gradient reaches it; any other tensor itself.
+
+        A group is copied when the first of its weights is asked for: the engine of autograd goes through what was made
+        last first, so the gradients of a group are there before those of the layers in front of it.
+        """
+        if tensor not in self._group:
+            return tensor
+        if tensor not in self._copies:
+            group = self._groups[self._group[tensor]]
+            self._copies |= zip(group, _Cast.apply(self._dtype, *group), strict=True)  # type: ignore[no-untyped-call]
+        return self._copies[tensor]

@@ -89,6 +89,7 @@ def learn(group: Any) -> Any:
 @scenario
 def recorded(group: Any) -> Any:
     """A recorded step exchanges by itself; the ranks end with one network, that of the eager training."""
+    from detol.workers.stepping.exchange import Exchange
     from detol.workers.stepping.graph import Graph
     from detol.workers.stepping.recorder import Rerun
 
@@ -106,10 +107,12 @@ def recorded(group: Any) -> Any:
             return super().record(work)
 
     found = {}
-    for name, parts, failures in (("1", 1, 0), ("2", 2, 0), ("once", 1, 1), ("ever", 1, 9)):
+    for name, parts, failures in (("1", 1, 0), ("2", 2, 0), ("once", 1, 1), ("ever", 1, 9), ("buckets", 2, 0)):
         recipe = Recipe(batch_size=37, accumulate=parts)  # shards of two sizes
         eager, graph = (training(group, PLAIN, recipe=recipe) for _ in range(2))
         graph._step = Graph(graph._learner(), Unsteady(failures), parts=parts)
+        if name == "buckets":
+            graph._step._exchange = Exchange(graph._called, bucket=200, first=20)
         curves = [curve(one.reports()) for one in (eager, graph)]
         model = fingerprint(graph.model)
         numbers_of = [numbers(one.model) for one in (eager, graph)]

@@ -1,7 +1,7 @@
 import pytest
 
 
-@pytest.mark.parametrize("case", ["1", "2", "once", "ever"])
+@pytest.mark.parametrize("case", ["1", "2", "once", "ever", "buckets"])
 def test_ranks_that_record_their_steps_train_as_eager_ones(two, case):
     """In one part and in two; a recording that fails once is tried again, one that fails again is given up."""
     first, second = (answers["recorded"][case] for answers in two)

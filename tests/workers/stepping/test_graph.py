@@ -123,7 +123,7 @@ def test_a_step_that_fails_half_way_holds_on_to_nothing(few, monkeypatch):
     made = training(few, Recipe(batch_size=32, precision="bfloat16"), network=network)
     next(made.reports())
     assert made._step.kind == "eager"
-    assert (made._step._copies, made._step._shared._made) == ({}, {})
+    assert (made._step._shadow._copies, made._step._shared._made) == ({}, {})
 
 
 def test_memory_that_runs_out_while_recording_is_said_so(few):
