@@ -6,9 +6,9 @@ anew for each seed; the policy does not know the order. Fixed width 1 puts all t
 workers to one trial after the other. ``--noise`` makes trainings take other times than were foretold: each candidate by
 a factor of its own, log-normal. With ``--halving`` a rule pauses trials at rungs, so that each leg has its own width.
 
-``--real`` searches by training instead, on two workers of this machine: two large candidates and ten small ones on
-made images, with 1, 2 and auto in turn, each order of the candidates the same for all three. The machine is the
-calibrated one, calibrated now if it was not yet.
+``--real`` searches by training instead, on ``--workers`` of this machine (2 by default): two large candidates and five
+small ones for each worker, on made images, with 1, N and auto in turn, each order of the candidates the same for all
+three. The machine is the calibrated one, calibrated now if it was not yet.
 """
 
 import math
@@ -211,13 +211,13 @@ _KINDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
 
 
 def real(args: Any) -> dict[str, Any]:
-    """Search by training on two workers of this machine, with fixed 1, fixed 2 and auto in turn."""
+    """Search by training on workers of this machine, with fixed 1, fixed N and auto in turn."""
     from data_parallel import made
 
     from detol.calibrated import machine
     from detol.workers.pool import RayExecutor
 
-    workers, rows, epochs = 2, 512 if args.quick else 2048, 3
+    workers, rows, epochs = args.workers, 512 if args.quick else 2048, 3
     data, batch, side = made(16, rows), 64, 16
     known = machine("cpu", workers, say=print)
     forecast = Forecast(
@@ -230,8 +230,14 @@ def real(args: Any) -> dict[str, Any]:
         value_bytes=1,
     )
     small, large = (8, 2), (48, 2) if args.quick else (64, 3)
-    sizes = [small] * (4 if args.quick else 10) + [large] * (1 if args.quick else 2)
-    seconds: dict[str, list[float]] = {"1": [], "2": [], "auto": []}
+    sizes = [small] * ((2 if args.quick else 5) * workers) + [large] * (1 if args.quick else 2)
+
+    def alike() -> list[Candidate]:
+        """Return what a search knows beforehand: networks such as it will propose, as samples of a space are."""
+        drawn = [Decisions(channels=size[0], depth=size[1], copy=100 + at) for at, size in enumerate(sizes)]
+        return [Candidate(each, network(each), Origin.SAMPLE) for each in drawn]
+
+    seconds: dict[str, list[float]] = {"1": [], "all": [], "auto": []}
     widths_used: list[list[int]] = []
     held = LocalRay.acquire(workers, None, 0)
     held.wait()
@@ -240,7 +246,11 @@ def real(args: Any) -> dict[str, Any]:
         order = rng.permutation(len(sizes))
         decided = [Decisions(channels=sizes[k][0], depth=sizes[k][1], copy=int(k)) for k in order]
         candidates = [Candidate(each, network(each), Origin.SAMPLE) for each in decided]
-        for name, width, policy in (("1", 1, None), ("2", 2, None), ("auto", 1, Auto(forecast, least=1.0))):
+        for name, width, policy in (
+            ("1", 1, None),
+            ("all", workers, None),
+            ("auto", 1, Auto(forecast, prior=alike, least=1.0)),
+        ):
             task = Task(
                 SPACE,
                 Recipe(batch_size=batch),
@@ -271,9 +281,10 @@ def real(args: Any) -> dict[str, Any]:
                 widths_used.append([trial.width for trial in found.trials])
             print(name, seconds[name], [(trial.width, str(trial.state)) for trial in found.trials], flush=True)
     held.release()
-    ratio = [a / min(one, two) for a, one, two in zip(seconds["auto"], seconds["1"], seconds["2"], strict=True)]
+    ratio = [a / min(one, all_) for a, one, all_ in zip(seconds["auto"], seconds["1"], seconds["all"], strict=True)]
     return {
-        "what": "seconds of a search by training: --ranks auto over the better of fixed 1 and 2, on 2 CPU workers",
+        "what": "seconds of a search by training: --ranks auto over the better of fixed 1 and all, on CPU workers",
+        "workers": workers,
         "small": sizes.count(small),
         "large": sizes.count(large),
         "seconds": {name: spread(values) for name, values in seconds.items()},
@@ -289,7 +300,8 @@ def main() -> None:
     parser.add_argument("--machine", default="guess-cpu", help=f"cached, or {', '.join(PRESETS)}")
     parser.add_argument("--device", default="cpu", help="of the cached machine")
     parser.add_argument("--machine-ranks", type=int, default=2, help="of the cached machine")
-    parser.add_argument("--real", action="store_true", help="search by training on two workers of this machine")
+    parser.add_argument("--real", action="store_true", help="search by training on workers of this machine")
+    parser.add_argument("--workers", type=int, default=2, help="of the real search")
     parser.add_argument("--seeds", type=int, default=0, help="mixes drawn of each kind (default: 20, 5 with --quick)")
     parser.add_argument(
         "--noise", type=float, default=0.0, help="spread of the logarithm of times that are not foretold"

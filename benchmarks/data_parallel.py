@@ -225,7 +225,7 @@ def calibrated(args: Any, ranks: int, precision: str) -> Machine:
     from detol.workers.calibration.measure import measure
 
     began = time.monotonic()
-    found = measure(args.device, ranks, precision=precision, points=12 if args.quick else 20, say=print)
+    found = measure(args.device, ranks, precision=precision, points=12 if args.quick else 0, say=print)
     print(f"calibrated in {time.monotonic() - began:.0f} s: {json.dumps(found.as_dict())}", flush=True)
     if args.keep:
         write(found, Path(args.keep))
@@ -240,7 +240,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=0, help="runs of each width (default: 3, 1 with --quick)")
     parser.add_argument("--batch", type=int, default=0, help="of the small network (default: 64 on a CPU, 256 on cuda)")
     parser.add_argument("--network", choices=("small", "nasbench201"), default="small")
-    parser.add_argument("--samples", type=int, default=96, help="of each rank, of the large network")
+    parser.add_argument("--samples", type=int, default=256, help="of each rank, of the large network")
     parser.add_argument("--no-weak", action="store_true", help="leave the large network out")
     parser.add_argument("--weak", action="store_true", help="weak scaling on a CPU too, of the small network")
     parser.add_argument(
@@ -271,7 +271,7 @@ def main() -> None:
     for name in ("model", "timed"):
         figures[f"largest_{name}_off"] = max(abs(row[f"{name}_off"]) for row in rows)
     if args.device == "cuda" and not args.no_weak:
-        large = Case("resnet50", args.samples, 224, "bfloat16", steps=4 if args.quick else 24, epochs=3)
+        large = Case("resnet50", args.samples, 224, "bfloat16", steps=4 if args.quick else 32, epochs=3)
         figures["weak"] = {"network": "resnet50", "rows": weak(large, widths, args, machine)}
     elif args.weak:
         figures["weak"] = {"network": small.network, "rows": weak(small, widths, args, machine)}

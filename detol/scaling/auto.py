@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from detol.scaling.correction import Correction
 from detol.scaling.forecast import Forecast
 from detol.scaling.playing import APART, EVEN, SHARED, TOGETHER, Times, played
 from detol.search.records import Candidate, State, Trial
@@ -105,7 +106,9 @@ class Auto:
             return Width(1, _busy(situation), foretold)
         return Width(best.ranks, _why(best, one, saved, situation), forecast.epoch_seconds(leg.trial, best.ranks))
 
-    def _choices(self, leg: Leg, situation: Situation, correction: float, usual: Sequence[Times]) -> Sequence[_Choice]:
+    def _choices(
+        self, leg: Leg, situation: Situation, correction: Correction, usual: Sequence[Times]
+    ) -> Sequence[_Choice]:
         forecast, workers = self._forecast, situation.workers
         ready = [0.0] * situation.free
         for other in situation.running:
@@ -128,13 +131,13 @@ class Auto:
             found.append(_Choice(width, start, start + seconds, over, gang))
         return found
 
-    def _remaining(self, other: Leg, correction: float) -> float:
+    def _remaining(self, other: Leg, correction: Correction) -> float:
         """Return the seconds that a running trial still takes; one that is late takes as long again as it has."""
         foretold = self._forecast.seconds(other, other.trial.width, correction)
         late = other.seconds > foretold / max(1, other.epochs)
         return max(foretold - other.seconds, other.seconds if late else 0.0)
 
-    def _times(self, leg: Leg, workers: int, correction: float) -> Times:
+    def _times(self, leg: Leg, workers: int, correction: Correction) -> Times:
         return tuple(self._forecast.seconds(leg, width, correction) for width in self._widths(workers))
 
     def _widths(self, workers: int) -> Sequence[int]:
@@ -144,7 +147,7 @@ class Auto:
             return range(1, most + 1)
         return [*(2**power for power in range(most.bit_length()) if 2**power < most), most]
 
-    def _usual(self, leg: Leg, situation: Situation, correction: float) -> Sequence[Times]:
+    def _usual(self, leg: Leg, situation: Situation, correction: Correction) -> Sequence[Times]:
         """Return the seconds of trials such as those to come: as the prior, or as those that are known.
 
         They train for as many epochs as those that have ended did, on average.

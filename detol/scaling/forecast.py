@@ -1,11 +1,11 @@
 """How long trials will take at each width: the model of a step, corrected by what was measured of trials so far."""
 
-import statistics
 from collections.abc import Sequence
 
 from detol.errors import TopologyError
 from detol.graph.topology import Topology
 from detol.scaling.compression import factor
+from detol.scaling.correction import NONE, Correction, learnt
 from detol.scaling.machine import Machine
 from detol.scaling.presets import guessed
 from detol.scaling.step import step
@@ -13,7 +13,7 @@ from detol.scaling.work import Work
 from detol.search.records import Trial
 from detol.search.spared import KNOWN
 from detol.search.stages import steps_of
-from detol.search.widths import FORECAST, Leg, width_at
+from detol.search.widths import FORECAST, WIDTHS, Leg, width_at
 
 LATEST = 25
 """Ended trials whose measured seconds correct the model."""
@@ -73,29 +73,35 @@ class Forecast:
         """Return whether seconds can be foretold: the machine was measured, or a trial of this search was."""
         return not guessed(self.machine) or any(FORECAST in trial.extra for trial in ended)
 
-    def correction(self, ended: Sequence[Trial]) -> float:
-        """Return how many times longer epochs took than was foretold: the median of the latest trials."""
-        ratios = []
+    def correction(self, ended: Sequence[Trial]) -> Correction:
+        """Return what the latest trials teach of how much longer epochs take than was foretold."""
+        measured = []
         for trial in reversed(ended):
             foretold = float(trial.extra.get(FORECAST, 0.0))
-            if foretold > 0 and trial.epoch and trial.seconds > 0:
-                ratios.append(trial.seconds / trial.epoch / foretold)
-            if len(ratios) == LATEST:
+            # A trial whose legs differ in width has no time of its own at either.
+            if foretold > 0 and trial.epoch and trial.seconds > 0 and WIDTHS not in trial.extra:
+                measured.append((foretold, trial.width, trial.seconds / trial.epoch))
+            if len(measured) == LATEST:
                 break
-        return statistics.median(ratios) if ratios else 1.0
+        return learnt(measured)
 
-    def seconds(self, leg: Leg, width: int, correction: float = 1.0) -> float:
+    def seconds(self, leg: Leg, width: int, correction: Correction = NONE) -> float:
         """Return the seconds of what is left of a leg at a width, forming the group included.
 
         A trial that has trained here already is foretold by its own last epoch: only the ratio of two widths is the
-        model's then.
+        model's then, corrected.
         """
         trial = leg.trial
-        model = self.epoch_seconds(trial, width)
         own = trial.reports[-1].seconds if trial.reports and KNOWN not in trial.extra else 0.0
-        before = self.epoch_seconds(trial, width_at(trial, trial.epoch)) if own > 0 else 0.0
-        pace = own * model / before if before > 0 else correction * model
+        pace = self._corrected(trial, width, correction)
+        before = self._corrected(trial, width_at(trial, trial.epoch), correction) if own > 0 else 0.0
+        if before > 0:
+            pace *= own / before
         return leg.epochs * pace + (self.machine.setup if width > 1 else 0.0)
+
+    def _corrected(self, trial: Trial, width: int, correction: Correction) -> float:
+        model = self.epoch_seconds(trial, width)
+        return model * correction(model, width) if model > 0 else 0.0
 
     def _epoch(self, digest: str, topology: Topology, width: int) -> float:
         if digest not in self._works:

@@ -28,6 +28,8 @@ class Machine:
         rates: of products, by kind (:data:`detol.scaling.rates.KINDS`).
         norm: of one value of a normalisation.
         free: of one value of what has no parameters (activation, pooling, sums).
+        norm_start: of a normalisation however few its values, where a device computes while the host is ahead.
+        free_start: of what has no parameters, likewise.
         sample: of one number of a sample: gathered, converted, standardised, augmented.
         update: of one parameter in the optimiser.
         layer: of starting one layer's work, whatever its size.
@@ -59,6 +61,8 @@ class Machine:
     ranks: int = 0
     norm: float = 0.0
     free: float = 0.0
+    norm_start: float = 0.0
+    free_start: float = 0.0
     sample: float = 0.0
     update: float = 0.0
     layer: float = 0.0
@@ -81,9 +85,12 @@ class Machine:
     sources: tuple[str, ...] = field(default=())
 
     def slower(self, times: float) -> "Machine":
-        """Return it with computing that takes so many times longer: products and values, not starts and messages."""
-        rates = {kind: replace(rate, peak=rate.peak / times) for kind, rate in self.rates.items()}
-        return replace(self, rates=rates, norm=self.norm * times, free=self.free * times)
+        """Return it with computing that takes so many times longer: products and values, not the host's starts."""
+        rates = {
+            kind: replace(rate, peak=rate.peak / times, start=rate.start * times) for kind, rate in self.rates.items()
+        }
+        values = {name: getattr(self, name) * times for name in ("norm", "free", "norm_start", "free_start")}
+        return replace(self, rates=rates, **values)
 
     def starts(self, layers: int, tensors: int, width: int) -> float:
         """Return the seconds that starting a step's work takes, of so many layers and parameter tensors."""
@@ -152,8 +159,9 @@ class Machine:
             value = getattr(self, name)
             if type(value) is not kind:  # True is an int
                 raise ValueError(f"{name} is of type {kind.__name__}, got {value!r}")
-        times = ("norm", "free", "sample", "update", "layer", "tensor", "step", "layer_wide", "step_wide")
-        for name in (*times, "setup", "agree"):
+        values = ("norm", "free", "norm_start", "free_start", "sample", "update")
+        starts = ("layer", "tensor", "step", "layer_wide", "step_wide")
+        for name in (*values, *starts, "setup", "agree"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
                 raise ValueError(f"{name} is in seconds, >= 0, got {getattr(self, name)!r}")
         if not 0 <= self.overlap <= 1:

@@ -23,16 +23,19 @@ class Rate:
         rows: half size of samples times places, >= 0.
         inner: half size of what is summed over, >= 0.
         outputs: half size of the outputs, >= 0.
+        start: seconds that a layer's product takes whatever its size, >= 0, on a device that computes while the host is
+            ahead (:func:`seconds` alone counts it).
     """
 
     peak: float
     rows: float = 0.0
     inner: float = 0.0
     outputs: float = 0.0
+    start: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (self.peak > 0 and self.rows >= 0 and self.inner >= 0 and self.outputs >= 0):
-            raise ValueError(f"a rate has a peak > 0 and half sizes >= 0, got {self}")
+        if not (self.peak > 0 and self.rows >= 0 and self.inner >= 0 and self.outputs >= 0 and self.start >= 0):
+            raise ValueError(f"a rate has a peak > 0, half sizes >= 0 and a start >= 0, got {self}")
 
     def seconds(self, rows: float, inner: float, outputs: float) -> float:
         """Return the seconds of one product."""
@@ -64,7 +67,8 @@ def seconds(rates: Mapping[str, Rate], product: Product, samples: float, *, join
             section on skinny products), and a small batch makes no product thinner.
     """
     rate = rates[kind(product)]
+    if not samples:
+        return 0.0
     if product.flat or joined:
-        one = rate.seconds(samples * product.places, product.inner, product.outputs) if samples else 0.0
-        return one * product.groups
-    return samples * product.groups * rate.seconds(product.places, product.inner, product.outputs)
+        return rate.start + product.groups * rate.seconds(samples * product.places, product.inner, product.outputs)
+    return rate.start + samples * product.groups * rate.seconds(product.places, product.inner, product.outputs)

@@ -63,7 +63,9 @@ def layer_seconds(machine: Machine, layer: Layer, samples: float, *, passes: int
     """Return the seconds that a layer computes for some samples, forwards and backwards, without starting it."""
     if layer.product:
         return passes * product_seconds(machine.rates, layer.product, samples, joined=machine.joined)
-    return samples * layer.values * (machine.norm if layer.params else machine.free)
+    if layer.params:
+        return machine.norm_start + samples * layer.values * machine.norm
+    return machine.free_start + samples * layer.values * machine.free
 
 
 def step(

@@ -53,7 +53,14 @@ def test_without_joining_a_batch_makes_no_convolution_thicker():
     )
 
 
-@pytest.mark.parametrize("wrong", [(0.0,), (1e9, -1.0)])
+def test_no_samples_take_no_time_however_long_a_product_takes_to_start():
+    product = Product(places=64, inner=9, outputs=8, area=9)
+    rates = dict.fromkeys(KINDS, Rate(1e9, start=1.0))
+    assert seconds(rates, product, 0, joined=True) == 0
+    assert seconds(rates, product, 1, joined=True) == pytest.approx(1 + 64 * 9 * 8 / 1e9)
+
+
+@pytest.mark.parametrize("wrong", [(0.0,), (1e9, -1.0), (1e9, 0.0, 0.0, 0.0, -1.0)])
 def test_impossible_rates_are_refused(wrong):
     with pytest.raises(ValueError, match="peak > 0"):
         Rate(*wrong)

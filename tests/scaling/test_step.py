@@ -22,6 +22,19 @@ def test_compute_is_multiply_adds_over_the_rate(round_machine):
     assert found.seconds == found.compute
 
 
+def test_what_a_layer_takes_whatever_its_size_is_computed_by_each_rank():
+    # One pass of a product takes 2 s more, a norm 5 s, an activation 7 s; no width divides that.
+    machine = machine_of(rates=dict.fromkeys(KINDS, Rate(1e9, start=2.0)), norm_start=5.0, free_start=7.0)
+    layers = (*TWO.layers, normalisation((10,)), free((10,)))
+    work = Work("three", layers, sample_bytes=400, sample_values=100)
+    bare = 64 * (2 * 100 * 200 + 3 * 200 * 10) / 1e9
+    assert step(work, machine, 64, 1).seconds == pytest.approx(bare + 2 * 2.0 + 3 * 2.0 + 5.0 + 7.0)
+    wide = step(work, machine, 64, 4)
+    assert wide.compute + wide.skinny == pytest.approx(bare / 4 + 22.0)
+    twice = step(work, machine.slower(2.0), 64, 1)
+    assert twice.seconds == pytest.approx(2 * step(work, machine, 64, 1).seconds)
+
+
 def test_a_width_divides_computing_and_adds_the_ring(round_machine):
     found = step(TWO, round_machine, batch=64, width=4)
     assert found.local == 16

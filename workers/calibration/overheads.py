@@ -4,7 +4,7 @@ Starting is timed on the training loop itself, with networks so small that nothi
 layer costs from what a step costs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -39,10 +39,15 @@ exchange at its end) was as long as three to five steps of a small network on H2
 
 @dataclass(frozen=True, slots=True)
 class Overheads:
-    """Seconds: of one value of a norm, of other layers, of a sample; of one parameter; of starting a layer, a step."""
+    """Seconds: of one value of a norm, of other layers, of a sample; of one parameter; of starting a layer, a step.
+
+    ``norm_start`` and ``free_start``: of a norm, another layer, on a GPU, however few values it has.
+    """
 
     norm: float
     free: float
+    norm_start: float
+    free_start: float
     sample: float
     update: float
     layer: float
@@ -51,9 +56,10 @@ class Overheads:
 
 def overheads(device: torch.device, precision: str) -> Overheads:
     """Return the overheads of a step on a device, with ``float32`` or ``bfloat16``."""
-    norm, free = _values(device)
+    (norm, norm_start), (free, free_start) = _values(device)
     layer, step = starts(device, precision)
-    return Overheads(norm=norm, free=free, sample=_sample(device), update=_update(device), layer=layer, step=step)
+    found = {"norm": norm, "free": free, "norm_start": norm_start, "free_start": free_start}
+    return Overheads(**found, sample=_sample(device), update=_update(device), layer=layer, step=step)
 
 
 def starts(device: torch.device, precision: str) -> tuple[float, float]:
@@ -69,22 +75,26 @@ def network(depth: int, channels: int = TINY[0]) -> Topology:
     return chain(*[op("conv", channels=channels, kernel=3)] * depth)
 
 
-def _values(device: torch.device) -> tuple[float, float]:
-    """Return seconds of one value, forwards and backwards, of batch norm and of an activation, in small tensors."""
-    few, many = (1024, 8192) if device.type == "cuda" else (2, 16)
+def _values(device: torch.device) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return seconds of one value, forwards and backwards, and of none, of batch norm and of an activation.
+
+    In small tensors, as small networks have them; of none: on a GPU alone.
+    """
+    few, many = (8, 1024) if device.type == "cuda" else (2, 16)
     inputs = [torch.randn(count, 32, 16, 16, device=device) for count in (few, many)]
     inputs = [x.contiguous(memory_format=torch.channels_last).requires_grad_(True) for x in inputs]
     layer = nn.BatchNorm2d(32).to(device)
 
-    def slope(work: Callable[[Tensor], Tensor]) -> float:
+    def line(work: Callable[[Tensor], Tensor], weights: Sequence[Tensor]) -> tuple[float, float]:
         def run(x: Tensor) -> None:
-            x.grad = None
-            work(x).backward(torch.ones_like(x))  # type: ignore[no-untyped-call]
+            torch.autograd.grad(work(x), (x, *weights), torch.ones_like(x))
 
         short, long = (least(partial(run, x), device) for x in inputs)
-        return max(0.0, long - short) / (inputs[1].numel() - inputs[0].numel())
+        one = max(0.0, long - short) / (inputs[1].numel() - inputs[0].numel())
+        start = max(0.0, short - one * inputs[0].numel()) if device.type == "cuda" else 0.0
+        return one, start
 
-    return slope(layer), slope(F.relu)
+    return line(layer, tuple(layer.parameters())), line(F.relu, ())
 
 
 def _sample(device: torch.device) -> float:

@@ -26,6 +26,13 @@ def test_a_rate_is_found_again_from_what_it_foretells():
     assert (found.rows, found.inner, found.outputs) == pytest.approx((20, 12, 6), rel=0.1)
 
 
+def test_where_the_host_is_ahead_what_a_layer_takes_at_least_belongs_to_the_rate():
+    truth = Rate(4e10, rows=20.0, inner=12.0, outputs=6.0)
+    points = made(truth, start=9e-5)
+    assert fit(points, started=True).start == pytest.approx(3e-5, rel=0.02)  # of each of three passes
+    assert fit(points).start == 0
+
+
 def test_noise_and_a_stray_moment_move_it_little():
     truth = Rate(4e10, rows=20.0, inner=12.0, outputs=6.0)
     points = made(truth, noise=0.05)
