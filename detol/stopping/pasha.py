@@ -51,7 +51,9 @@ class Pasha:
         epsilon: float | None = None,
         objectives: Sequence[Objective] = (),
     ) -> None:
-        self._rule = PromotingAsha(epochs=epochs, eta=eta, grace=grace, maximum=maximum, objectives=objectives)
+        self._rule = PromotingAsha(
+            epochs=epochs, eta=eta, grace=grace, maximum=maximum, recent=1.0, objectives=objectives
+        )
         numeric = isinstance(epsilon, int | float) and not isinstance(epsilon, bool)
         if epsilon is not None and not (numeric and 0 <= epsilon < math.inf):
             raise UsageError(f"epsilon must be a finite number of at least 0, got {epsilon!r}")

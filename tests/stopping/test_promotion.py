@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from detol.errors import UsageError
 from detol.search.records import Objective, Report, State, Trial, Verdict
 from detol.search.rehearse import NOBODY, rehearse
 from detol.stopping.asha import Asha
@@ -110,6 +111,48 @@ def test_epochs_of_promotion_are_those_of_the_paper() -> None:
     assert reached[0] == 81
     assert all(second <= first * 0.6 for first, second in itertools.pairwise(reached))
     assert done.best == max(range(81), key=lambda number: done.trials[number].curve[0])
+
+
+def going_on(rule: PromotingAsha, trials: Sequence[Trial]) -> list[int]:
+    """Return who would go on from the first rung, one after the other."""
+    found: list[int] = []
+    while (number := rule.promote([t for t in trials if t.number not in found], [
+        replace(t, state=State.RUNNING) for t in trials if t.number in found
+    ])) is not None:  # fmt: skip
+        found.append(number)
+    return found
+
+
+def test_one_must_be_among_the_best_of_the_latest_too_until_no_more_come() -> None:
+    """Since a strategy learns, whoever comes late is among the best of all: 4 of 12 here, and 2 of the latest 6."""
+    low, late = [0.1, 0.2, 0.3, 0.2, 0.1, 0.2], [0.5, 0.6, 0.7, 0.8, 0.9, 0.55]
+    trials = [trial(number, [value]) for number, value in enumerate([*low, *late])]
+    assert going_on(PromotingAsha(epochs=EPOCHS), trials) == [10, 9]
+    assert going_on(PromotingAsha(epochs=EPOCHS, trials=13), trials) == [10, 9]
+    for rule in (PromotingAsha(epochs=EPOCHS, trials=12), PromotingAsha(epochs=EPOCHS, recent=1)):
+        assert going_on(rule, trials) == [10, 9, 8, 7]
+    early = [trial(0, [0.85]), *trials[1:]]  # an early one is held against the latest: one of seven is better
+    assert going_on(PromotingAsha(epochs=EPOCHS), early) == [10, 0, 9]
+
+
+def test_a_strategy_that_found_a_better_region_does_not_promote_nearly_all_it_proposes_there() -> None:
+    share: dict[float, list[int]] = {1.0: [], 0.5: []}
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        ends = [*rng.uniform(0.0, 0.5, 20), *rng.uniform(0.5, 1.0, 40)]
+        curves = [trial(number, [end] * EPOCHS, State.COMPLETED) for number, end in enumerate(ends)]
+        for recent, passed in share.items():
+            done = rehearse(curves, PromotingAsha(epochs=EPOCHS, recent=recent, trials=60), finish=0)
+            passed.append(sum(each.epoch > 1 for each in done.trials))
+            assert done.best == int(np.argmax(ends))  # the best of all is the best of any of them
+    assert all(some <= more for some, more in zip(share[0.5], share[1.0], strict=True))
+    assert np.mean(share[0.5]) < 0.9 * np.mean(share[1.0])
+
+
+@pytest.mark.parametrize("recent", [0, -0.5, 1.5, "half", None])
+def test_a_share_that_is_none_is_refused(recent: object) -> None:
+    with pytest.raises(UsageError, match="recent is a share of the trials"):
+        PromotingAsha(epochs=EPOCHS, recent=recent)  # type: ignore[arg-type]
 
 
 # -- Hyperband -------------------------------------------------------------------------------------------------------
