@@ -253,8 +253,8 @@ def main() -> None:
     if args.device == "cuda":
         os.environ["DETOL_STEP"] = args.step  # ranks inherit it
     args.repeats = args.repeats or (1 if args.quick else 3)
-    # What an epoch takes beside its steps is as long as some steps of a small network on a GPU.
-    long = {"steps": 64, "epochs": 4} if args.device == "cuda" else {}
+    # What an epoch of several ranks takes beside its steps is as long as 10 to 20 steps of a small network on a GPU.
+    long = {"steps": 256, "epochs": 4} if args.device == "cuda" else {}
     small = Case(args.network, args.batch or (256 if args.device == "cuda" else 64), 32, **long)
     if args.quick:
         small = Case("small", args.batch or 32, 16, steps=4, epochs=4)
@@ -271,7 +271,7 @@ def main() -> None:
     for name in ("model", "timed"):
         figures[f"largest_{name}_off"] = max(abs(row[f"{name}_off"]) for row in rows)
     if args.device == "cuda" and not args.no_weak:
-        large = Case("resnet50", args.samples, 224, "bfloat16", steps=4 if args.quick else 32, epochs=3)
+        large = Case("resnet50", args.samples, 224, "bfloat16", steps=4 if args.quick else 64, epochs=3)
         figures["weak"] = {"network": "resnet50", "rows": weak(large, widths, args, machine)}
     elif args.weak:
         figures["weak"] = {"network": small.network, "rows": weak(small, widths, args, machine)}

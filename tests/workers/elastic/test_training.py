@@ -128,9 +128,10 @@ def test_a_group_that_stays_open_holds_nothing_of_a_training_that_is_over(digits
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
 @pytest.mark.parametrize("victim", [0, 1])
-def test_on_gpus_one_goes_on_without_the_other(digits, victim):
+@pytest.mark.parametrize("step", [0, 1, 3])
+def test_on_gpus_one_goes_on_without_the_other(digits, victim, step):
     whole = list(train(PLAIN, digits, RECIPE, epochs=EPOCHS, seed=3, device="cuda"))
-    curves, last = run(digits, PLAIN, RECIPE, [(victim, "backward", 2, 3)], width=2, device="cuda")
+    curves, last = run(digits, PLAIN, RECIPE, [(victim, "backward", 2, step)], width=2, device="cuda")
     (rank,) = last
     assert last[rank]["width"] == 1
     assert [report.epoch for report in curves[rank]] == [1, 2, 3]
