@@ -19,7 +19,7 @@ def machine(
     again: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> Machine:
-    """Return this machine, measured: half a minute the first time.
+    """Return this machine, measured: half a minute to a minute the first time.
 
     Args:
         device: ``cpu`` or ``cuda``.

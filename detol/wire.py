@@ -14,7 +14,7 @@ from detol import plugins
 from detol.config import Settings, runs_directory
 from detol.errors import ResultsError, UsageError, unknown
 from detol.search.protocols import Executor, SearchSpace, Stopper, Strategy
-from detol.search.records import Candidate, Objective, Trial, parse_objective
+from detol.search.records import Candidate, Objective, Origin, State, Trial, parse_objective
 from detol.search.task import Task
 from detol.search.warm import WarmSource
 
@@ -186,7 +186,8 @@ def stopper(
         options: of the rules; ``audit_share`` is one of all of them: the share of the trials that run to their end
             whatever the rule says, by default 0.05 (``detol results audit``).
         objectives: of the search; with several of them rungs rank by fronts.
-        trials: of the search, where known; the more there are, the more careful is a rule that guesses.
+        trials: of the search, where known; the more there are, the more careful is a rule that guesses, and when all
+            are there promotion stops waiting for better ones.
         seed: of the search.
         references: how many it tries first; with ``trials`` and ``seed`` they decide which trials the audit spares.
         earlier: finished trials of other searches with the same data, epochs and objective, for rules that learn from
@@ -278,6 +279,10 @@ def audit(store: "SearchStore", *, stop: str | None = None, orders: int = 100) -
     own = stopper(settings.stop, options=settings.section("stop"), **common)
     spared = own.spared if isinstance(own, Audited) else lambda _: settings.stop == "none"
     options = {**(settings.section("stop") if stop is None else {}), "audit_share": 0}
+    # Of a search that came to its bound all trials are there, though some have no curve to replay.
+    proposed = [t for t in trials if t.state is not State.REFUSED and t.candidate.origin is not Origin.RETRAIN]
+    if settings.trials and len(proposed) >= settings.trials:
+        common["trials"] = sum(bool(trial.reports) for trial in proposed)
     return replay(trials, stopper(name, options=options, **common), spared=spared, orders=orders)
 
 

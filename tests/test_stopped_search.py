@@ -6,19 +6,21 @@ import math
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import detol
-from detol import wire
+from detol import config, wire
 from detol.cli import run
 from detol.errors import DetolError
 from detol.result import SearchResult
 from detol.results import weights
 from detol.results.store import Database
 from detol.run import resume
-from detol.search.records import State
+from detol.search.records import Report, State, Trial
+from detol.search.rehearse import NOBODY
 from detol.stopping.promotion import PromotingAsha
 
 Search = Callable[..., SearchResult]
@@ -63,6 +65,7 @@ def test_rungs_grace_and_maximum_survive_a_resume(
     result = resume("s", db=str(tmp_path / "results.db"), trials=12)
     first, second = rules
     assert first.rungs == second.rungs == (2, 4)
+    assert (first.trials, second.trials) == (6, 12)
     assert (first.eta, first.maximum) == (second.eta, second.maximum) == (2, 4)
     ended = [trial for trial in result.trials if trial.state is State.STOPPED]
     assert len(result.trials) == 12
@@ -157,3 +160,26 @@ def test_the_audit_says_what_the_rule_cost(
     assert run(["results", "audit", "n", *where]) == 2
     assert capsys.readouterr().err.strip().endswith("--stop RULE says what one would cost")
     assert run(["results", "audit", "n", *where, "--stop", "asha"]) == 0
+
+
+def test_an_audit_knows_that_all_trials_were_there_though_some_have_no_curve(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One failed before its first epoch, one was refused: the rule saw six of six, and has five curves to replay."""
+    asked: list[object] = []
+    stopper = wire.stopper
+
+    def noted(*args: object, **options: object) -> object:
+        asked.append(options["trials"])
+        return stopper(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(wire, "stopper", noted)
+    settings = config.settings(None, {}, data="digits", trials=6, epochs=4, stop="promote")
+    curve = (0.1, 0.2, 0.3, 0.4)
+    reports = tuple(Report(epoch, {}) for epoch in range(1, 5))
+    trials = [Trial(n, NOBODY, State.COMPLETED, 4, reports=reports, curve=curve) for n in range(5)]
+    trials += [Trial(5, NOBODY, State.FAILED, 4), Trial(6, NOBODY, State.REFUSED, 4)]
+    stored = {"settings": settings.as_dict(), "objectives": ["val_accuracy"]}
+    for kept, expected in ((trials, [6, 5]), (trials[:5], [6, 6])):
+        store = SimpleNamespace(name="s", settings=stored, trials=lambda kept=kept: kept)
+        wire.audit(store, orders=1)  # type: ignore[arg-type]
+        assert asked == expected
+        asked.clear()

@@ -13,10 +13,10 @@ from detol.scaling.work import Work
 from detol.search.records import Trial
 from detol.search.spared import KNOWN
 from detol.search.stages import steps_of
-from detol.search.widths import FORECAST, WIDTHS, Leg, width_at
+from detol.search.widths import FORECAST, Leg, width_at
 
 LATEST = 25
-"""Ended trials whose measured seconds correct the model."""
+"""Ended trials of one rank, and of several, whose measured seconds correct the model: wide ones are rare."""
 
 FORWARD = 1 / 3
 """Share of a step's computing that a forward pass takes: validation."""
@@ -75,15 +75,14 @@ class Forecast:
 
     def correction(self, ended: Sequence[Trial]) -> Correction:
         """Return what the latest trials teach of how much longer epochs take than was foretold."""
-        measured = []
+        measured: dict[bool, list[tuple[float, int, float]]] = {False: [], True: []}
         for trial in reversed(ended):
-            foretold = float(trial.extra.get(FORECAST, 0.0))
-            # A trial whose legs differ in width has no time of its own at either.
-            if foretold > 0 and trial.epoch and trial.seconds > 0 and WIDTHS not in trial.extra:
-                measured.append((foretold, trial.width, trial.seconds / trial.epoch))
-            if len(measured) == LATEST:
+            foretold, kept = float(trial.extra.get(FORECAST, 0.0)), measured[trial.width > 1]
+            if foretold > 0 and trial.epoch and trial.seconds > 0 and len(kept) < LATEST:
+                kept.append((foretold, trial.width, trial.seconds / trial.epoch))
+            if all(len(each) == LATEST for each in measured.values()):
                 break
-        return learnt(measured)
+        return learnt([*measured[False], *measured[True]])
 
     def seconds(self, leg: Leg, width: int, correction: Correction = NONE) -> float:
         """Return the seconds of what is left of a leg at a width, forming the group included.

@@ -15,6 +15,8 @@ from detol.scaling.link import Link
 from detol.scaling.rates import KINDS, Rate
 
 FORMAT = 1
+MEASURED = 2
+"""Counts up when what is measured changes: a calibration that was kept before is not of the same quantities."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +87,9 @@ class Machine:
     sources: tuple[str, ...] = field(default=())
 
     def slower(self, times: float) -> "Machine":
-        """Return it with computing that takes so many times longer: products and values, not the host's starts."""
-        rates = {
-            kind: replace(rate, peak=rate.peak / times, start=rate.start * times) for kind, rate in self.rates.items()
-        }
-        values = {name: getattr(self, name) * times for name in ("norm", "free", "norm_start", "free_start")}
-        return replace(self, rates=rates, **values)
+        """Return it with computing that takes so many times longer: products and values, not starts and messages."""
+        rates = {kind: replace(rate, peak=rate.peak / times) for kind, rate in self.rates.items()}
+        return replace(self, rates=rates, norm=self.norm * times, free=self.free * times)
 
     def starts(self, layers: int, tensors: int, width: int) -> float:
         """Return the seconds that starting a step's work takes, of so many layers and parameter tensors."""
@@ -212,7 +211,7 @@ def cache(device: str, ranks: int, precision: str = "float32") -> Path:
     except PackageNotFoundError:  # what has no torch is not calibrated
         torch = "none"
     host = "".join(c if c.isalnum() or c in "-." else "-" for c in platform.node()) or "host"
-    return base / "detol" / f"machine-{FORMAT}-{host}-{device}-{ranks}-{precision}-torch{torch}.json"
+    return base / "detol" / f"machine-{FORMAT}.{MEASURED}-{host}-{device}-{ranks}-{precision}-torch{torch}.json"
 
 
 def cached(device: str, ranks: int, precision: str = "float32") -> Machine | None:

@@ -12,7 +12,7 @@ from detol.search.protocols import Store, Strategy, Telling, Tracker
 from detol.search.records import Candidate, Event, Objective, Origin, Report, State, Trial
 from detol.search.spared import KNOWN
 from detol.search.tally import Tally
-from detol.search.widths import FORECAST, WIDTHS
+from detol.search.widths import FORECAST, LOST_RANKS, WIDTHS
 from detol.spaces.decisions import Decisions
 
 AWAITED = "awaits"
@@ -214,7 +214,7 @@ def _bare(epoch: int) -> Report:
 def _thin(trial: Trial, objectives: Sequence[Objective]) -> Trial:
     """Return what a stopper needs of a finished trial: its curves; not its network, which would fill the memory."""
     # What was foretold is compared with the mean of all epochs: only where all were trained here, at one width.
-    whole = not (trial.reused or KNOWN in trial.extra or WIDTHS in trial.extra)
+    whole = not (trial.reused or KNOWN in trial.extra or WIDTHS in trial.extra or LOST_RANKS in trial.extra)
     foretold = {FORECAST: trial.extra[FORECAST]} if whole and FORECAST in trial.extra else {}
     if len(objectives) < 2:
         return replace(trial, candidate=_NOBODY, reports=tuple(_bare(r.epoch) for r in trial.reports), extra=foretold)

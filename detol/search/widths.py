@@ -15,6 +15,10 @@ FORECAST = "forecast_epoch_seconds"
 """Fact of a trial: the seconds of an epoch that the model of scaling foretold for its width."""
 
 
+LOST_RANKS = "ranks_lost"
+"""Fact of a trial that went on with fewer ranks than it had begun with: which were lost, and where."""
+
+
 def width_at(trial: Trial, epoch: int) -> int:
     """Return how many ranks trained an epoch of a trial, counted from 1."""
     found = trial.width

@@ -21,12 +21,11 @@ class PromotingAsha:
     Whenever a worker is free the rungs are looked through from the highest one: of all trials that reached the rung,
     in whatever state they are now, the best ``1 / eta`` (rounded down) deserve to go on, and the best of them that
     still rests does. They must be as good among the latest of those trials too (``recent``): a strategy that learns
-    proposes better and better ones, of which each is among the best so far, and then two thirds instead of one go on.
-    (In six guided searches of fashion_mnist_12k this takes 5 to 33 % of the epochs away, on 341 curves of random orders
-    1 %, and finds the best as often.) Rungs are epochs counted from the start of a trial, whatever was resumed since:
-    one that stands between two rungs rests at the next. A score that is not finite ranks last, and its trial is stopped
-    at the rung. With several objectives a rung ranks by fronts and crowding. Everything is read off the trials: there
-    is no state.
+    proposes better and better ones, of which each is among the best so far, and then two thirds instead of one go on
+    (``benchmarks/stopping.py`` has both on orders without any trend). Rungs are epochs counted from the start of a
+    trial, whatever was resumed since: one that stands between two rungs rests at the next. A score that is not finite
+    ranks last, and its trial is stopped at the rung. With several objectives a rung ranks by fronts and crowding; the
+    latest are taken in the order of all. Everything is read off the trials: there is no state.
 
     Args:
         epochs: of a training to its end, >= 1.
@@ -36,8 +35,8 @@ class PromotingAsha:
             the best of the last rung complete.
         recent: share of the trials that reached a rung, the latest, among which a trial must be in the best ``1 / eta``
             too, in (0, 1]; twice ``eta`` of them at least. 1: as published.
-        trials: of the search, where known: when all are there, nobody better comes, and being among the best of all is
-            enough.
+        trials: of the search, where known: when all are there (refused ones do not count), nobody better comes, and
+            being among the best of all is enough. In a search that ends for another reason it never is.
         rungs: these epochs in place of ``grace * eta**k``, ascending, in [1, maximum].
         objectives: of the search; fewer than two: the curve of a trial counts.
 
@@ -63,8 +62,8 @@ class PromotingAsha:
         whole("maximum", maximum, 1)
         if maximum > epochs:
             raise UsageError(f"maximum must be at most the {epochs} epochs of a trial, got {maximum}: lower it")
-        if not (isinstance(recent, int | float) and 0 < recent <= 1):
-            raise UsageError(f"recent is a share of the trials, in (0, 1], got {recent!r}")
+        if isinstance(recent, bool) or not (isinstance(recent, int | float) and 0 < recent <= 1):
+            raise UsageError(f"recent is a share of the trials, in (0, 1], got {recent!r}: 1 looks at all of them")
         self.eta, self.maximum, self.objectives = eta, maximum, tuple(objectives)
         self.recent, self.trials = float(recent), trials
         below = _given(rungs, grace, maximum) if rungs is not None else ladder(_grace(grace, maximum), eta, maximum)
@@ -90,7 +89,8 @@ class PromotingAsha:
 
         ``trials`` are all, the resting ones included. From ``maximum``, where it is a rung, nobody goes on.
         """
-        share = 1.0 if self.trials is not None and len(trials) >= self.trials else self.recent
+        proposed = sum(trial.state is not State.REFUSED for trial in trials)
+        share = 1.0 if self.trials is not None and proposed >= self.trials else self.recent
         resting: dict[int, set[int]] = {}
         for trial in paused:
             resting.setdefault(standing(trial, self.rungs), set()).add(trial.number)
@@ -103,14 +103,17 @@ class PromotingAsha:
         return None
 
     def top(self, trials: Iterable[Trial], rung: int, recent: float = 1.0) -> list[int]:
-        """Return the numbers of those that reached a rung and deserve to go on, the best first (ties: the older)."""
+        """Return the numbers of those that reached a rung and deserve to go on, the best first (ties: the older).
+
+        ``recent``: share of them, the latest, among which one must be in the best ``1 / eta`` too.
+        """
         there = sorted((trial for trial in trials if trial.epoch >= rung), key=lambda trial: trial.number)
         scores = [scores_at(trial, rung, self.objectives) for trial in there]
         latest = min(len(there), max(2 * self.eta, math.ceil(recent * len(there))))
         first, before, found = len(there) - latest, 0, []
         for index in order(scores)[: len(there) // self.eta]:
             among = latest + (index < first)  # the latest ones and itself
-            if before < max(1, among // self.eta) and finite(scores[index]):
+            if before < among // self.eta and finite(scores[index]):
                 found.append(there[index].number)
             before += index >= first
         return found

@@ -132,6 +132,16 @@ def test_measured_seconds_correct_the_forecast():
     assert choose(leg(0, 1.0), 4, forecast, ended=ended).ranks == 4  # it is a hundred
 
 
+def test_wide_trials_are_not_forgotten_among_many_narrow_ones():
+    def ended(number, width, seconds):
+        return replace(trial(number, 1.0), state=State.COMPLETED, width=width, seconds=seconds,
+                       extra={FORECAST: 1.0}, reports=(Report(1, {}),))  # fmt: skip
+
+    wide = [ended(number, 2, 1.3) for number in range(4)]
+    narrow = [ended(number, 1, 1.0) for number in range(4, 60)]
+    assert Table().correction([*wide, *narrow])(1.0, 2) == pytest.approx(1.3, rel=0.02)
+
+
 def test_a_trial_that_has_trained_is_foretold_by_its_own_epochs():
     forecast = Table(serial=0.0)
     done = trial(0, 1.0, epochs=9, width=2, reports=(Report(1, {}, 40.0), Report(2, {}, 30.0)))

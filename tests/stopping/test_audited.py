@@ -85,6 +85,12 @@ def test_the_number_of_trials_goes_to_the_rule_that_guesses() -> None:
     rule = wire.stopper("curve", epochs=9, trials=110, options={"audit_share": 0})
     assert isinstance(rule, CurveStop)
     assert rule.trials == 110
+    rule = wire.stopper("promote", epochs=9, trials=110, options={"audit_share": 0})
+    assert isinstance(rule, PromotingAsha)
+    assert rule.trials == 110
+    rule = wire.stopper("promote+curve", epochs=9, trials=110, options={"audit_share": 0, "recent": 0.7})
+    assert isinstance(rule, Joined)
+    assert (rule.pauser.trials, rule.pauser.recent, rule.stoppers[0].trials) == (110, 0.7, 110)
 
 
 def test_options_go_to_the_rule_that_has_them() -> None:

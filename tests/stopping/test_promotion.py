@@ -131,6 +131,11 @@ def test_one_must_be_among_the_best_of_the_latest_too_until_no_more_come() -> No
     assert going_on(PromotingAsha(epochs=EPOCHS, trials=13), trials) == [10, 9]
     for rule in (PromotingAsha(epochs=EPOCHS, trials=12), PromotingAsha(epochs=EPOCHS, recent=1)):
         assert going_on(rule, trials) == [10, 9, 8, 7]
+    refused = [trial(number, [], State.REFUSED) for number in range(12, 20)]
+    assert PromotingAsha(epochs=EPOCHS, trials=13).best(trials, [*trials, *refused], 1) == (0, 10)
+    gone = [replace(each, state=State.RUNNING) if each.number in (9, 10) else each for each in trials]
+    rest = [each for each in gone if each.number not in (9, 10)]
+    assert PromotingAsha(epochs=EPOCHS, trials=13).promote(rest, [*gone[9:11], *refused]) is None  # 12 of 13 are there
     early = [trial(0, [0.85]), *trials[1:]]  # an early one is held against the latest: one of seven is better
     assert going_on(PromotingAsha(epochs=EPOCHS), early) == [10, 0, 9]
 
@@ -149,7 +154,7 @@ def test_a_strategy_that_found_a_better_region_does_not_promote_nearly_all_it_pr
     assert np.mean(share[0.5]) < 0.9 * np.mean(share[1.0])
 
 
-@pytest.mark.parametrize("recent", [0, -0.5, 1.5, "half", None])
+@pytest.mark.parametrize("recent", [0, -0.5, 1.5, True, "half", None])
 def test_a_share_that_is_none_is_refused(recent: object) -> None:
     with pytest.raises(UsageError, match="recent is a share of the trials"):
         PromotingAsha(epochs=EPOCHS, recent=recent)  # type: ignore[arg-type]

@@ -40,7 +40,7 @@ def measure(
     points: int = 0,
     say: Callable[[str], None] = lambda _: None,
 ) -> Machine:
-    """Measure this machine: half a minute or so.
+    """Measure this machine: half a minute to a minute.
 
     Args:
         device: ``cpu`` or ``cuda``.

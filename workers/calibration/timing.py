@@ -14,7 +14,8 @@ def least(work: Callable[[], object], device: torch.device, *, budget: float = 0
 
     The least, since whatever else runs on the machine can only make a call longer; on a CPU it is the time of this
     process that counts. On a GPU calls are timed in bunches, recorded as one graph: the time is the device's own, not
-    that of the host, which takes longer to launch a small layer than the device to compute it.
+    that of the host, which takes longer to launch a small layer than the device to compute it. Work that cannot be
+    recorded is timed launch by launch.
     """
     clock = clock_of(device)
     for _ in range(2):
@@ -47,7 +48,7 @@ def _recorded(work: Callable[[], object], device: torch.device) -> Callable[[], 
     torch.cuda.current_stream(device).wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     try:
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             called()
     except RuntimeError:
         wait(device)

@@ -2,9 +2,9 @@
 
 import contextlib
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -49,8 +49,15 @@ class Exchange:
             if exchange is not None and exchange._parts:
                 exchange._filled(parameter)
 
-        for parameter in self._place:
-            parameter.register_post_accumulate_grad_hook(filled)  # type: ignore[no-untyped-call]
+        handles = [p.register_post_accumulate_grad_hook(filled) for p in self._place]  # type: ignore[no-untyped-call]
+        weakref.finalize(self, _removed, handles)
+
+    def buckets(self, weights: Iterable[Tensor]) -> list[list[Tensor]]:
+        """Return some of the parameters by the bucket that their gradients are sent in."""
+        found: list[list[Tensor]] = [[] for _ in self._buckets]
+        for weight in weights:
+            found[self._place[cast("nn.Parameter", weight)]].append(weight)
+        return [each for each in found if each]
 
     @contextlib.contextmanager
     def beside(self, parts: int) -> Iterator[None]:
@@ -86,6 +93,11 @@ class Exchange:
             each = self._buckets[len(self._sent)]
             torch._foreach_copy_(each.views, [p.grad for p in each.parameters if p.grad is not None])
             self._sent.append(dist.all_reduce(each.flat, group=self._group, async_op=True))
+
+
+def _removed(handles: Iterable[Any]) -> None:
+    for handle in handles:
+        handle.remove()
 
 
 def _buckets(parameters: list[nn.Parameter], bucket: int, first: int) -> list[_Bucket]:

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from detol.scaling.work import BUCKET
 from detol.workers.group import plain
 from detol.workers.outcome import exhausted, one_line
 from detol.workers.step import element
@@ -86,14 +85,13 @@ class Graph:
         self._learner, self._recorder, self._compiler = learner, recorder, compiler
         self._budget, self._parts, self._clock = budget, parts, clock
         self._model = plain(learner.called)
-        called = learner.called
-        self._exchange = Exchange(called) if isinstance(called, DistributedDataParallel) else None
+        self._exchange = _exchange(learner)
         self._alone = replace(learner, called=self._model)
         self._dtype = element(learner.recipe)
         self._blocks = blocks_of(self._model)
-        weights = (weight for block in self._blocks.values() for weight in block.weights)
+        weights = [weight for block in self._blocks.values() for weight in block.weights]
         # Where gradients are exchanged beside the backward pass, they are to come one bucket after the other.
-        self._shadow = Shadow(weights, self._dtype, BUCKET if self._exchange else 0)
+        self._shadow = Shadow(self._exchange.buckets(weights) if self._exchange else [weights], self._dtype)
         self._counters = [counter for block in self._blocks.values() for counter in block.counters]
         self._keys: dict[Key, int] = {}
         self._shared = Shared()
@@ -155,8 +153,9 @@ class Graph:
                 break
             kept.restore()
             self._recorded.clear()
+            self._exchange = _exchange(self._learner)  # what the failed one has sent may still be on its way
         else:
-            why = why or "another rank cannot record its step"
+            why, self._exchange = why or "another rank cannot record its step", None
             self._eager = Eager(self._learner, why=why, parts=self._parts)
         self.seconds += self._clock() - began
 
@@ -223,6 +222,12 @@ class Graph:
         tensors = [self._shadow(tensor) for tensor in block.tensors]
         with torch.autocast(x.device.type, enabled=False):
             return call(x, *tensors)
+
+
+def _exchange(learner: Learner) -> Exchange | None:
+    """Return the exchange with other ranks; ``None`` for one that is alone."""
+    called = learner.called
+    return Exchange(called) if isinstance(called, DistributedDataParallel) else None
 
 
 def _let_record(optimiser: Optimizer) -> None:

@@ -30,21 +30,13 @@ class Shadow:
     Autocast does the same weight by weight: in a small network that is a tenth of all kernels.
 
     Args:
-        weights: float32.
+        groups: of weights, float32, that are copied together and whose gradients come together.
         dtype: of the copies; float32 for none.
-        limit: bytes of weights that are copied together, and whose gradients come together; 0: all.
     """
 
-    def __init__(self, weights: Iterable[Tensor], dtype: torch.dtype, limit: int = 0) -> None:
+    def __init__(self, groups: Iterable[Iterable[Tensor]], dtype: torch.dtype) -> None:
         self._dtype = dtype
-        self._groups: list[list[Tensor]] = []
-        size = 0
-        for weight in weights if dtype != torch.float32 else ():
-            if not self._groups or (limit and size >= limit):
-                self._groups.append([])
-                size = 0
-            self._groups[-1].append(weight)
-            size += weight.numel() * weight.element_size()
+        self._groups = [list(group) for group in groups] if dtype != torch.float32 else []
         self._group = {weight: index for index, group in enumerate(self._groups) for weight in group}
         self._copies: dict[Tensor, Tensor] = {}
 

@@ -1,5 +1,6 @@
 """Gradients are exchanged bucket by bucket beside the backward pass; another rank is played by doubling a message."""
 
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -109,9 +110,35 @@ def test_outside_nothing_is_sent(wire):
     model = network()
     exchange = Exchange(called(model))
     backward(model)
+    gone, hooks = weakref.ref(exchange), [len(p._post_accumulate_grad_hooks) for p in model.parameters()]
+    assert hooks == [1] * 6
+    del exchange  # the network lives on: its hooks neither hold on to the exchange nor stay
+    assert gone() is None
+    assert not any(p._post_accumulate_grad_hooks for p in model.parameters())
+    backward(model)
     assert wire.log == []
-    del exchange
-    backward(model)  # its memory is gone with it
+
+
+def test_short_copies_are_made_by_bucket_so_that_sending_begins_early(wire):
+    model = nn.ParameterList([nn.Parameter(torch.full((3, 3), 0.5)) for _ in range(6)])
+    wire.watch(model)
+    exchange = Exchange(called(model), bucket=3 * 9 * FLOAT, first=1)
+    groups = exchange.buckets(model.parameters())
+    assert [[id(w) for w in group] for group in groups] == [
+        [id(model[5])],
+        [id(model[index]) for index in (2, 3, 4)],
+        [id(model[index]) for index in (0, 1)],
+    ]
+    shadow = Shadow(groups, torch.bfloat16)
+    with exchange.beside(1):
+        x = torch.ones(2, 3, dtype=torch.bfloat16)
+        for weight in model:
+            x = x @ shadow(weight)
+        x.float().sum().backward()
+    sent = [size for what, size in wire.log if what == "sent"]
+    assert sent == [9, 27, 18]
+    assert wire.log.index(("sent", 9)) < wire.log.index(("came", "4"))
+    assert wire.log.index(("sent", 27)) < wire.log.index(("came", "1"))
 
 
 def test_short_copies_let_gradients_come_group_by_group(wire):
@@ -119,7 +146,7 @@ def test_short_copies_let_gradients_come_group_by_group(wire):
     came = []
     for index, weight in enumerate(weights):
         weight.register_post_accumulate_grad_hook(lambda _, index=index: came.append(index))
-    shadow = Shadow(weights, torch.bfloat16, limit=2 * 9 * FLOAT)
+    shadow = Shadow([weights[:2], weights[2:]], torch.bfloat16)
     seen = []
     x = torch.ones(2, 3, dtype=torch.bfloat16)
     for weight in weights:
