@@ -47,3 +47,5 @@ def dashboard(
 
             webbrowser.open(url)
         serve.server(app).run(sockets=[listening])
+        # It comes back when it was told to end, and hands the signal on; now and then that gets lost on the way.
+        raise KeyboardInterrupt
