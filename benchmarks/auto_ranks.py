@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -150,7 +151,7 @@ def compare(machine: Machine, args: Any, workers: int, mix: tuple[int, int], ord
         noise = {int(c.decisions["copy"]): float(np.exp(args.noise * rng.standard_normal())) for c in candidates}
         table = Modelled(forecast, noise)
         drawn = mixed(np.random.default_rng([seed, 1]), *mix, order="anywhere")
-        auto = Auto(forecast, prior=lambda drawn=drawn: drawn)  # type: ignore[misc]
+        auto = Auto(forecast, prior=partial(tuple, drawn))
         for name, width, widths in (("1", 1, None), (str(workers), workers, None), ("auto", 1, auto)):
             taken, trials = simulate(candidates, table, workers, width, widths, stop)
             seconds[name].append(taken)

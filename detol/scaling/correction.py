@@ -9,10 +9,10 @@ import numpy as np
 CAUTION = 0.07
 """Share that an epoch on two ranks is taken to be slower than foretold, until one has been measured.
 
-Two cores (AMD EPYC, gloo, a network of 3.5 million parameters): epochs of 10.9 s on one rank and 6.6 on two, 15.6 and
-8.3 foretold. Beside that fault of scale, which ended trials of one rank correct, two ranks are 14 % slower than they
-should be, and a search that believed the model took 15 % longer than with all trials side by side. Half of it is
-believed: whoever never tries two ranks never learns what they take."""
+Two cores (AMD EPYC, gloo, the large network of ``benchmarks/auto_ranks.py --real``): epochs of 10.9 s on one rank and
+6.6 on two, 15.6 and 8.3 foretold. Beside that fault of scale, which ended trials of one rank correct, two ranks are
+14 % slower than they should be, and a search that believed the model took 15 % longer than with all trials side by
+side. Half of it is believed: whoever never tries two ranks never learns what they take."""
 
 _LEVEL, _SIZE, _WIDE, _NOISE = 3.0, 0.3, 0.3, 0.1
 """Prior deviations of the three coefficients, and that of the logarithm of a measured time."""
@@ -35,7 +35,8 @@ class Correction:
 
     def __call__(self, seconds: float, width: int) -> float:
         """Return the factor of an epoch of so many foretold seconds, > 0."""
-        return math.exp(float(_features(seconds / self.typical, width) @ (self.level, self.size, self.wide)))
+        one, size, wide = _features(seconds / self.typical, width)
+        return math.exp(self.level * one + self.size * size + self.wide * wide)
 
 
 NONE = Correction()
@@ -53,7 +54,7 @@ def learnt(measured: Sequence[tuple[float, int, float]]) -> Correction:
     if not measured:
         return Correction(wide=caution)
     typical = math.exp(float(np.mean([math.log(foretold) for foretold, _, _ in measured])))
-    features = np.stack([_features(foretold / typical, width) for foretold, width, _ in measured])
+    features = np.array([_features(foretold / typical, width) for foretold, width, _ in measured])
     ratios = np.log([taken / foretold for foretold, _, taken in measured])
     prior, precision = np.array([0.0, 0.0, caution]), np.diag([_LEVEL**-2, _SIZE**-2, _WIDE**-2])
     weights = np.full(len(ratios), _NOISE**-2)
@@ -66,5 +67,5 @@ def learnt(measured: Sequence[tuple[float, int, float]]) -> Correction:
     return Correction(level, size, wide, typical)
 
 
-def _features(relative: float, width: int) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    return np.array([1.0, math.log(relative), 2 * (width - 1) / width])
+def _features(relative: float, width: int) -> tuple[float, float, float]:
+    return 1.0, math.log(relative), 2 * (width - 1) / width

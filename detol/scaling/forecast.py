@@ -1,6 +1,7 @@
 """How long trials will take at each width: the model of a step, corrected by what was measured of trials so far."""
 
 from collections.abc import Sequence
+from itertools import islice
 
 from detol.errors import TopologyError
 from detol.graph.topology import Topology
@@ -17,6 +18,9 @@ from detol.search.widths import FORECAST, Leg, width_at
 
 LATEST = 25
 """Ended trials of one rank, and of several, whose measured seconds correct the model: wide ones are rare."""
+
+LOOKED_AT = 1000
+"""Ended trials that are looked through for them: it is done whenever a trial starts."""
 
 FORWARD = 1 / 3
 """Share of a step's computing that a forward pass takes: validation."""
@@ -76,12 +80,10 @@ class Forecast:
     def correction(self, ended: Sequence[Trial]) -> Correction:
         """Return what the latest trials teach of how much longer epochs take than was foretold."""
         measured: dict[bool, list[tuple[float, int, float]]] = {False: [], True: []}
-        for trial in reversed(ended):
+        for trial in islice(reversed(ended), LOOKED_AT):
             foretold, kept = float(trial.extra.get(FORECAST, 0.0)), measured[trial.width > 1]
             if foretold > 0 and trial.epoch and trial.seconds > 0 and len(kept) < LATEST:
                 kept.append((foretold, trial.width, trial.seconds / trial.epoch))
-            if all(len(each) == LATEST for each in measured.values()):
-                break
         return learnt([*measured[False], *measured[True]])
 
     def seconds(self, leg: Leg, width: int, correction: Correction = NONE) -> float:

@@ -89,8 +89,8 @@ class PromotingAsha:
 
         ``trials`` are all, the resting ones included. From ``maximum``, where it is a rung, nobody goes on.
         """
-        proposed = sum(trial.state is not State.REFUSED for trial in trials)
-        share = 1.0 if self.trials is not None and proposed >= self.trials else self.recent
+        there = sum(trial.state is not State.REFUSED for trial in trials)
+        share = 1.0 if self.trials is not None and there >= self.trials else self.recent
         resting: dict[int, set[int]] = {}
         for trial in paused:
             resting.setdefault(standing(trial, self.rungs), set()).add(trial.number)

@@ -103,7 +103,7 @@ def _in_training(machine: Machine, device: torch.device, precision: str) -> floa
     """Return how many times longer networks compute in a training than their layers one by one, on a CPU.
 
     Alone a layer finds its data near; in a training others have come between, and memory is taken and given back. (On
-    two H200s, torch 2.11, the sum over recorded layers is within 8 % of the step of a small network with 128 to 512
+    two H200s, torch 2.11, the sum over recorded layers is within 12 % of the step of a small network with 128 to 512
     samples, and a factor found in smaller networks made it worse.)
     """
     ratios, samples = [], 32

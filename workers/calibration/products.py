@@ -15,7 +15,7 @@ from detol.workers.calibration.timing import least
 
 POINTS = {"cpu": 20, "cuda": 40}
 """Shapes of each kind that are timed. On an H200 twenty left open what small networks depend on most, the half size of
-the outputs of convolutions: one of 32 to 128 channels was foretold 18 % too slow, with forty shapes 7 %."""
+the outputs of convolutions: one of 32 to 128 channels was foretold 18 % too slow, with a fit to forty 7 %."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from detol.scaling.work import BUCKET, FIRST_BUCKET
 
 @dataclass(slots=True)
 class _Bucket:
-    """Gradients that are sent together, and how many of them are still to come in this step."""
+    """Gradients that are sent together, and how many additions to them are still to come in this step."""
 
     parameters: list[nn.Parameter]
     flat: Tensor
@@ -40,23 +40,23 @@ class Exchange:
         self._group = called.process_group
         self._buckets = _buckets([p for p in called.module.parameters() if p.requires_grad], bucket, first)
         self._place = {p: index for index, each in enumerate(self._buckets) for p in each.parameters}
-        self._parts, self._seen = 0, dict.fromkeys(self._place, 0)
+        self._open = False
         self._sent: list[Any] = []
         told = weakref.ref(self)  # the network outlives its step, and would keep this memory alive
 
         def filled(parameter: nn.Parameter) -> None:
             exchange = told()
-            if exchange is not None and exchange._parts:
+            if exchange is not None and exchange._open:
                 exchange._filled(parameter)
 
         handles = [p.register_post_accumulate_grad_hook(filled) for p in self._place]  # type: ignore[no-untyped-call]
         weakref.finalize(self, _removed, handles)
 
     def buckets(self, weights: Iterable[Tensor]) -> list[list[Tensor]]:
-        """Return some of the parameters by the bucket that their gradients are sent in."""
+        """Return weights by the bucket that their gradients are sent in; one without a gradient goes with the first."""
         found: list[list[Tensor]] = [[] for _ in self._buckets]
         for weight in weights:
-            found[self._place[cast("nn.Parameter", weight)]].append(weight)
+            found[self._place.get(cast("nn.Parameter", weight), 0)].append(weight)
         return [each for each in found if each]
 
     @contextlib.contextmanager
@@ -69,9 +69,9 @@ class Exchange:
         Raises:
             RuntimeError: a parameter without a gradient: then a bucket is never full.
         """
-        self._parts, self._seen, self._sent = parts, dict.fromkeys(self._seen, 0), []
+        self._open, self._sent = True, []
         for each in self._buckets:
-            each.left = len(each.parameters)
+            each.left = parts * len(each.parameters)
         try:
             yield
             if len(self._sent) < len(self._buckets):
@@ -81,13 +81,10 @@ class Exchange:
                 for parameter, view in zip(each.parameters, each.views, strict=True):
                     parameter.grad = view
         finally:
-            self._parts, self._sent = 0, []
+            self._open, self._sent = False, []
 
     def _filled(self, parameter: nn.Parameter) -> None:
-        """Take note of a gradient; send the buckets that are full now and whose turn it is."""
-        self._seen[parameter] += 1
-        if self._seen[parameter] < self._parts:
-            return
+        """Take note of an addition to a gradient; send the buckets that are full now and whose turn it is."""
         self._buckets[self._place[parameter]].left -= 1
         while len(self._sent) < len(self._buckets) and not self._buckets[len(self._sent)].left:
             each = self._buckets[len(self._sent)]
