@@ -263,3 +263,19 @@ def test_the_same_calls_give_the_same_candidates(space):
         return [c.decisions for c in [*asked, *strategy.ask(2), *strategy.ask(1)]]
 
     assert once() == once()
+
+
+@pytest.mark.parametrize("space", [SMALL, LARGE], ids=["whole", "gathered"])
+def test_what_a_warm_search_knows_of_graphs_includes_path_statistics(space):
+    known = source(space, sibling)
+    few = WarmSource("s", "x1:s", (known.records[0], WarmRecord(Decisions(other=1), 1.0)))
+    kept = {
+        name: Guided(space, warm=warm, **options)._pool._encoder.embedding
+        for name, warm, options in (
+            ("cold", [], {}),
+            ("too few that fit", [few], {}),
+            ("warm", [few, known], {}),
+            ("as asked", [known], {"embedding": "off"}),
+        )
+    }
+    assert kept == {"cold": "off", "too few that fit": "off", "warm": "paths", "as asked": "off"}

@@ -34,7 +34,7 @@ from detol.strategies.guided.prices import prices
 from detol.strategies.guided.rises import Rises
 from detol.strategies.guided.transfer import MEMBERS, TransferModel
 from detol.strategies.guided.twins import Twins
-from detol.strategies.guided.warm import Warmth
+from detol.strategies.guided.warm import Warmth, usable
 
 SETTINGS = 48
 """Settings of the kernel that are compared."""
@@ -89,7 +89,8 @@ class Guided(Proposer):
         thrift: power of the seconds of an epoch by which expected improvement is divided, in [0, 1]: 0 when trainings
             are counted, 1 when time is.
         embedding: what the surrogate knows of a graph beyond counts of its patterns: ``off``, ``paths`` (path
-            statistics) or ``svge`` (these, and the vector of the learned encoder).
+            statistics) or ``svge`` (these, and the vector of the learned encoder). ``None``: ``paths`` with a warm
+            start, whose records are enough to tell what they are worth, ``off`` without one.
         warm: records of other data sets: they propose from the first trial on, as far as the results bear them out
             (:mod:`detol.strategies.guided.transfer`).
         seed: of all random numbers.
@@ -111,7 +112,7 @@ class Guided(Proposer):
         members: int = 8,
         references: bool = True,
         thrift: float = 0.0,
-        embedding: str = "off",
+        embedding: str | None = None,
         warm: Sequence[WarmSource] = (),
         seed: int = 0,
         identity: Identity | None = None,
@@ -127,6 +128,8 @@ class Guided(Proposer):
             raise UsageError(f"guided takes local in [0, 1] and members >= 1, got {local} and {members}")
         if not 0 <= thrift <= 1:
             raise UsageError(f"guided takes thrift in [0, 1], got {thrift}")
+        if embedding is None:
+            embedding = "paths" if usable(space, warm) else "off"
         if embedding not in EMBEDDINGS:
             raise unknown("embedding", embedding, EMBEDDINGS)
         self._initial, self._warp, self._local, self._members = initial, warp, local, members

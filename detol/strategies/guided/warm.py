@@ -12,6 +12,8 @@ from detol.strategies.guided.kernels import Settings
 from detol.strategies.guided.pool import Pool
 from detol.strategies.guided.source import Chosen, SourcePosterior, SourceRows, choose_settings, fit_sources
 
+LEAST = 2
+"""Usable records that a source has at least."""
 MOST = 300
 """Records of a source that are used at most: half of them the best, the others evenly from the rest."""
 LEADERS = 10
@@ -24,7 +26,7 @@ class Warmth:
     Args:
         pool: of the strategy; rows of the records are added.
         space: decisions that are not complete in it are left out.
-        sources: of the warm start; those with fewer than two usable records are left out.
+        sources: of the warm start; those with fewer than ``LEAST`` usable records are left out.
         settings: of the kernel, to choose from.
     """
 
@@ -38,7 +40,7 @@ class Warmth:
         self.leaders: list[Decisions] = []
         for place, source in enumerate(sources):
             scores = _scores(space, source)
-            if len(scores) < 2:
+            if len(scores) < LEAST:
                 continue
             rows = np.asarray(pool.add(scores), np.intp)
             self._places.append(place)
@@ -79,6 +81,11 @@ class Warmth:
             for source in self._sources
         ]
         self._rows = -1
+
+
+def usable(space: SearchSpace, sources: Sequence[WarmSource]) -> bool:
+    """Return whether a source of a warm start has records enough that are complete in a space."""
+    return any(len(_scores(space, source)) >= LEAST for source in sources)
 
 
 def _scores(space: SearchSpace, source: WarmSource) -> dict[Decisions, float]:
