@@ -9,7 +9,8 @@ VARIABLE = "DETOL_STEP"
 """Environment variable: one of :data:`WAYS`. Workers inherit it."""
 WAYS = ("auto", "eager", "graph", "compiled")
 """``eager``: operation by operation. ``graph``: the whole step in a CUDA graph. ``compiled``: that, with every block
-compiled before it is used. ``auto``: a graph, blocks being compiled while that costs less than a tenth of the time."""
+compiled before it is used, and cuDNN trying its kernels. ``auto``: a graph, blocks being compiled while that costs less
+than a tenth of the time."""
 
 
 def way(environment: Mapping[str, str] = os.environ) -> str:

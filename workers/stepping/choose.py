@@ -25,7 +25,7 @@ def choose(learner: Learner) -> Step:
     from detol.workers.stepping.recorder import CudaRecorder
 
     device, parts = learner.data.device, learner.recipe.accumulate
-    recorder = CudaRecorder(device)
+    recorder = CudaRecorder(device, trying=wanted == "compiled")
     if wanted == "graph":
         return Graph(learner, recorder, parts=parts)
     return Graph(learner, recorder, compiler(), budget=wanted == "auto", parts=parts)
