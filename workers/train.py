@@ -27,10 +27,11 @@ from detol.workers.elastic.survival import Survival, first_wrap
 from detol.workers.entry import Item, Paused
 from detol.workers.evaluate import forward
 from detol.workers.group import Group, plain
+from detol.workers.known import share_known
 from detol.workers.metrics import measure
 from detol.workers.optim import Optimiser, learning_rate
 from detol.workers.outcome import one_line
-from detol.workers.start import Parent, begin, inherited_rate, optimiser_tensors, remember, settle
+from detol.workers.start import LEAST_KNOWN, Parent, begin, inherited_rate, optimiser_tensors, remember, settle
 from detol.workers.state import Stamp, read, save
 from detol.workers.step import Criterion, memory_faults, mix, seeded
 from detol.workers.stepping import Epoch, Learner, LossScale, Pace, Position, Schedule, choose
@@ -42,8 +43,8 @@ from detol.workers.tensors import Tensors, load
 if TYPE_CHECKING:
     from detol.workers.data.dataset import Dataset
 
-INHERITED = "inherited"
-"""Fact of a checkpoint: the share of the parameters that came from a parent."""
+INHERITED, SETTLES = "inherited", "settles"
+"""Facts of a checkpoint: the share of the parameters that came from a parent, and whether it settles into them."""
 
 
 class Training:
@@ -68,6 +69,7 @@ class Training:
         model: the network.
         curve: the reports so far, those before the checkpoint included.
         inherited: share of its parameters that come from the parent; ``None`` without one.
+        settles: whether it starts with low learning rates, since it computes much of what its parent did.
         position: what is completed, on this rank, of the epoch under way. A training whose step failed goes on behind
             the last completed one when ``reports`` is called again.
 
@@ -108,8 +110,11 @@ class Training:
                 model = build(topology, self._data.shape, self._data.outputs)
             started = begin(model, topology, parent, self._data) if parent and checkpoint is None else None
             model = model.to(self._device, memory_format=self._data.layout)  # type: ignore[call-overload]
-            if started:
+            self.settles = started is not None
+            if started and parent:
                 settle(model, started, self._data)
+                lost = share_known(model, *parent[:2], self._data, recipe, self._criterion) < LEAST_KNOWN
+                self.settles = not self._group.agree((lost,))[0]
             rows = len(self._data.train)
             part = largest_part(recipe, epochs, rows, self._group.width)
             self._footprint = Footprint(topology, self._data, recipe, part)
@@ -223,7 +228,7 @@ class Training:
             raise ValueError("there is nothing to go on from before the first epoch")
         more = {**self._units(), **{name: repr(value) for name, value in self._communication.meter.facts.items()}}
         if self.inherited is not None:
-            more[INHERITED] = repr(self.inherited)
+            more |= {INHERITED: repr(self.inherited), SETTLES: str(self.settles)}
         if self._scale is not None:
             more |= self._scale.facts()
         with self._group.guarded():
@@ -293,6 +298,7 @@ class Training:
         if self._scale is not None:
             self._scale.restore(found)
         self.inherited = None if share is None else float(share)
+        self.settles = share is not None and found.get(SETTLES, "True") == "True"
 
     def _units(self) -> dict[str, str]:
         """Return what turns outputs of a regression into the target's units; nothing for a classification."""
@@ -335,9 +341,9 @@ class Training:
 
     def _rate(self, step: int, steps: int) -> float:
         """Return the learning rate of a step, from 0, of so many of the whole schedule."""
-        if self.inherited is None:
-            return learning_rate(self._recipe, step, steps)
-        return inherited_rate(self._recipe, step, steps, self._epochs)
+        if self.settles:
+            return inherited_rate(self._recipe, step, steps, self._epochs)
+        return learning_rate(self._recipe, step, steps)
 
     def _ends(self, finite: bool, epoch: int) -> bool:
         """Agree with all ranks at a step boundary whether to stop.
