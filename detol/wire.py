@@ -17,6 +17,7 @@ from detol.search.protocols import Executor, SearchSpace, Stopper, Strategy
 from detol.search.records import Candidate, Objective, Origin, State, Trial, parse_objective
 from detol.search.task import Task
 from detol.search.warm import WarmSource
+from detol.strategies.options import checked
 
 if TYPE_CHECKING:
     from detol.graph.topology import Topology
@@ -302,7 +303,9 @@ def _rules(name: str) -> dict[str, Any]:
 
 
 def _strategy(name: str, made: Any, options: Mapping[str, Any], space: SearchSpace, **fixed: Any) -> Strategy:
-    chosen: Strategy = _make(name, made, options, space, **fixed)
+    from detol.strategies.foreign import foreign
+
+    chosen: Strategy = _make(name, foreign(made, name) if plugins.is_file(name) else made, options, space, **fixed)
     return chosen
 
 
@@ -319,10 +322,7 @@ def _make(name: str, made: Any, options: Mapping[str, Any], /, *args: Any, **fix
     for key in options:
         if key not in open_ and (not takes_any or key in fixed):
             raise unknown(f"option of {name}", key, open_)
-    try:
-        return made(*args, **fixed, **options)
-    except TypeError as error:
-        raise UsageError(f"{name}: {error}") from None
+    return checked(name, parameters, options, lambda: made(*args, **fixed, **options))
 
 
 def home(db: str) -> Path:

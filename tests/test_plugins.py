@@ -45,6 +45,12 @@ def trial(curve):
     return Trial(0, candidate, State.RUNNING, 9, reports=reports, curve=tuple(curve))
 
 
+def asked_and_told(strategy):
+    assert strategy.extra == 5
+    strategy.tell([])
+    strategy.ask(1)
+
+
 @pytest.fixture
 def files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -58,7 +64,8 @@ def test_a_strategy_gets_what_it_takes_and_its_options(files):
     made = wire.strategy("mine.py", space, seed=3, options={"twist": 2})
     same = RandomSearch(space, seed=5)
     assert [c.digest for c in made.ask(4)] == [c.digest for c in same.ask(4)]
-    assert type(wire.strategy("mine.py:Mine", space)).__name__ == "Mine"
+    named = wire.strategy("mine.py:Mine", space)
+    assert [c.digest for c in named.ask(4)] == [c.digest for c in RandomSearch(space, seed=1).ask(4)]
 
 
 def test_a_rule_alone_and_joined_with_another(files):
@@ -96,6 +103,26 @@ def test_what_is_no_class_is_refused(files):
 def test_an_option_that_a_file_does_not_take_is_refused(files):
     with pytest.raises(UsageError, match="unknown option of mine.py 'twits': did you mean twist"):
         wire.strategy("mine.py", catalogue.load("tiny"), options={"twits": 1})
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("def __init__(self, space): raise RuntimeError('two\\nlines')", "line 3: RuntimeError: two, in its constr"),
+        ("def ask(self, count): raise ValueError('no')", "line 3: ValueError: no, in ask"),
+        ("def ask(self, count): return None", "ask must return a list of candidates, got None"),
+        ("def ask(self, count): return [1]", r"ask must return a list of candidates, got \[1\]"),
+        ("def ask(self, count): return super().ask(count + 1)", "at most as many .* got 2 for 1"),
+        ("def tell(self, trials): return {}['told']", "line 3: KeyError: 'told', in tell"),
+    ],
+)
+def test_a_strategy_that_raises_or_breaks_the_protocol_is_one_line(files, body, message):
+    """It says where in the file; what it has besides is passed on."""
+    text = ["from detol.strategies.random_search import RandomSearch", "class Mine(RandomSearch):", f"    {body}"]
+    (files / "odd.py").write_text("\n".join([*text, "    extra = 5", "STRATEGY = Mine"]))
+    with pytest.raises(UsageError, match=f"^strategy odd.py.*{message}") as caught:
+        asked_and_told(wire.strategy("odd.py", catalogue.load("tiny"), seed=3))
+    assert "\n" not in str(caught.value)
 
 
 def test_paths_are_made_absolute_and_names_are_left(files):

@@ -91,6 +91,8 @@ def compare(
     """
     if seeds < 1:
         raise UsageError(f"--seeds must be >= 1, got {seeds}")
+    if processes < 0:
+        raise UsageError(f"--processes must be >= 1, or 0 for one a core, got {processes}")
     for entry in entries:  # names and options are checked, and small spaces laid out, before the work starts
         make(entry.strategy, table.space, seed=0, identity=identity(table, protocol), options=entry.options)
     work = _Work(table, table.space, protocol, make, _best_digest(table, protocol), warm)

@@ -5,10 +5,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from detol.errors import UsageError, unknown
+from detol.errors import SpaceError, UsageError, unknown
 from detol.search.protocols import SearchSpace
 from detol.search.records import Candidate, Origin
 from detol.spaces.decisions import Decisions, Option
+from detol.spaces.files import fault_in
 
 Rows: TypeAlias = Callable[[Decisions], int]
 """The number of the row of complete decisions; ``UsageError`` when there is none."""
@@ -35,9 +36,13 @@ def _tolerant(code: Callable[[Any], Any], space: SearchSpace) -> Callable[[Decis
 
     def coded(decisions: Decisions) -> str:
         try:
-            return str(code(decisions))
-        except AttributeError:  # it reads candidate.decisions or candidate.topology
-            return str(code(Candidate(decisions, space.decode(decisions), Origin.SAMPLE)))
+            try:
+                return str(code(decisions))
+            except AttributeError:  # it reads candidate.decisions or candidate.topology
+                return str(code(Candidate(decisions, space.decode(decisions), Origin.SAMPLE)))
+        except Exception as fault:  # whatever a user's file does becomes one line
+            file = sys.modules[code.__module__].__file__ or code.__module__
+            raise SpaceError(f"space file {fault_in(file, fault)}, in code()") from fault
 
     return coded
 
@@ -49,7 +54,9 @@ def by_code(keys: Sequence[str], space: SearchSpace, code: Callable[[Decisions],
     def row(decisions: Decisions) -> int:
         key = code(decisions)
         if key not in places:
-            raise _missing(path, column, key)
+            short = key.lstrip("0") or "0"
+            lost = f": {short!r} is there, so leading zeros were lost: keep the column as text" * (short in places)
+            raise UsageError(f"table {path}: no row has {column} {key!r}, a topology of the space{lost}")
         return places[key]
 
     if space.size is not None and space.size <= COUNTED:
@@ -179,7 +186,3 @@ def _places(found: Sequence[Decisions], space: SearchSpace, path: str) -> Rows:
         return places[decisions]
 
     return row_of
-
-
-def _missing(path: str, column: str, key: str) -> UsageError:
-    return UsageError(f"table {path}: no row has {column} {key!r}, a topology of the space")

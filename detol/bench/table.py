@@ -1,5 +1,6 @@
 """Tables of published results: a CSV file in which each topology of a space has a row."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,12 +132,23 @@ def read_table(path: Path, key: str = "") -> Any:
         raise UsageError(f"table {path}: there is no such file")
     try:
         # Keys and decisions stay as they are written: "000123" is no number.
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame = pd.read_csv(path, dtype=str, keep_default_na=False, index_col=False)
+        header = pd.read_csv(path, dtype=str, keep_default_na=False, header=None, nrows=1).iloc[0]
+    except pd.errors.ParserWarning:
+        raise UsageError(f"table {path}: a row has more fields than the header has names: mend it") from None
     except (ValueError, OSError, EOFError) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise UsageError(f"table {path}: it cannot be read as CSV ({reason})") from None
+    for other in (";", "\t"):
+        if len(header) == 1 and other in header[0]:
+            raise UsageError(f"table {path}: its columns are separated by {other!r}: separate them by commas")
     if frame.empty:
         raise UsageError(f"table {path}: it has no rows")
+    if header.duplicated().any():
+        twice = header[header.duplicated()].iloc[0]
+        raise UsageError(f"table {path}: column {twice!r} stands there twice: keep one of them")
     if key and key in frame.columns and frame[key].duplicated().any():
         twice = frame[key][frame[key].duplicated()].iloc[0]
         raise UsageError(f"table {path}: key {twice!r} stands in several rows: keep one of them")

@@ -62,6 +62,8 @@ def bench(
         raise UsageError("a bench needs a bound: --trials N or --seconds S")
     if seconds is not None and not cost:
         raise UsageError("--seconds needs the seconds of each training: --cost COLUMN")
+    if to is not None:
+        _ready(to)
     protocol = Protocol(
         trials=math.inf if trials is None else trials,
         seconds=math.inf if seconds is None else seconds,
@@ -139,6 +141,17 @@ def _row(entry: dict[str, Any]) -> dict[str, Any]:
         **{column: f"{values['end']:.3f}" for column, values in entry["test"].items()},
         "duplicates": f"{entry['duplicates']:.1f}",
     }
+
+
+def _ready(to: Path) -> None:
+    """Make the directory of the answer before the work starts."""
+    from detol.errors import UsageError
+
+    try:
+        to.mkdir(parents=True, exist_ok=True)
+        (to / "bench.json").touch()
+    except OSError as error:
+        raise UsageError(f"--to takes a directory that can be written, got {to}: {error.strerror or error}") from None
 
 
 def _write(found: dict[str, Any], to: Path) -> None:

@@ -89,9 +89,15 @@ def _execute(path: Path, place: str, what: str) -> ModuleType:
             del sys.modules[unique]
         else:
             sys.modules[unique] = before
-        reason = f"{type(fault).__name__}: {fault}".splitlines()[0]
-        raise SpaceError(f"{what} {place}, line {_fault_line(fault, path)}: {reason}") from fault
+        raise SpaceError(f"{what} {fault_in(place, fault)}") from fault
     return module
+
+
+def fault_in(text: str, fault: BaseException) -> str:
+    """Return ``FILE.py, line N: reason`` of what code of a user's file (``FILE.py`` or ``FILE.py:NAME``) raised."""
+    place = text.rpartition(":")[0] if ".py:" in text else text
+    reason = f"{type(fault).__name__}: {fault}".splitlines()[0]
+    return f"{place}, line {_fault_line(fault, Path(place).expanduser())}: {reason}"
 
 
 def _fault_line(fault: BaseException, path: Path) -> int:

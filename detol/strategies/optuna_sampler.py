@@ -9,11 +9,11 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from detol.errors import unknown
+from detol.errors import UsageError, unknown
 from detol.search.protocols import SearchSpace
 from detol.search.records import Candidate, Origin, State, Trial
 from detol.strategies.base import Identity, Proposer, Told
-from detol.strategies.options import whole
+from detol.strategies.options import check_types, whole
 from detol.strategies.walking import steps, walk
 
 if TYPE_CHECKING:
@@ -154,7 +154,11 @@ def _make(name: str, seed: int, options: dict[str, Any]) -> Any:
     for option in options:
         if option not in takes:
             raise unknown(f"option of {name}", option, takes)
-    return kind(**({"seed": seed} if "seed" in takes else {}), **options)
+    check_types(name, takes, options)
+    try:
+        return kind(**({"seed": seed} if "seed" in takes else {}), **options)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"Optuna's {name} refuses its options: {' '.join(str(error).split())}") from None
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from detol.bench.picture import draw
 from detol.bench.run import Run
 from detol.bench.statistics import interval, summary
 from detol.bench.table import Column
-from detol.errors import UsageError
+from detol.errors import SpaceError, UsageError
 from detol.search.records import Candidate, Objective, Origin
 from detol.spaces import catalogue
 from detol.spaces.decisions import Choice, Decisions
@@ -105,6 +105,10 @@ def test_the_published_space_has_its_code():
         (lambda t: [*t[:5], "0,1,1,nan,1,1", *t[6:]], {}, "row 5: column 'score' holds numbers"),
         (lambda t: [*t[:5], "0,1,1,1,1,-4", *t[6:]], {"cost": "seconds"}, "seconds >= 0, got -4"),
         (lambda t: t[:1], {}, "it has no rows"),
+        (lambda t: [*t[:5], t[5] + ",1", *t[6:]], {}, "Expected 6 fields in line 6, saw 7"),
+        (lambda t: [t[0], *(line + ",1" for line in t[1:])], {}, "a row has more fields than the header"),
+        (lambda t: [line.replace(",", ";") for line in t], {}, "separated by ';': separate them by commas"),
+        (lambda t: [t[0].replace("test", "score"), *t[1:]], {}, "column 'score' stands there twice"),
         (lambda t: t, {"objective": "scor"}, "objective column.*'scor'.*score"),
         (lambda t: t, {"tests": ["tset"]}, "test column.*did you mean test"),
         (lambda t: t, {"cost": "second"}, "cost column"),
@@ -127,8 +131,29 @@ def test_code_that_does_not_fit_the_table(tmp_path):
     path = write(tmp_path / "t.csv", ["arch,score", "000000,1", "000001,2"])
     with pytest.raises(UsageError, match="no row has arch '000002'"):
         open_table(path, space, Objective("score"), key="arch")
+    path = write(tmp_path / "t.csv", ["arch,score", "0,1", "1,2"])
+    with pytest.raises(UsageError, match="no row has arch '000000'.*'0' is there, so leading zeros were lost"):
+        open_table(path, space, Objective("score"), key="arch")
     with pytest.raises(UsageError, match="no such file"):
         open_table(tmp_path / "none.csv", space, Objective("score"), key="arch")
+
+
+def test_code_that_raises_is_one_line(tmp_path):
+    write(
+        tmp_path / "raises.py",
+        [
+            "from detol.spaces.decisions import Choice",
+            "from detol.spaces.space import DecisionSpace",
+            "SPACE = DecisionSpace('raises', [Choice(name, (0, 1, 2)) for name in 'abc'])",
+            "def code(decisions):",
+            "    raise KeyError('two\\nlines')",
+        ],
+    )
+    space = catalogue.load(str(tmp_path / "raises.py"))
+    path = write(tmp_path / "t.csv", ["arch,score", "0,1"])
+    with pytest.raises(SpaceError, match=r"raises.py, line 5: KeyError: .*, in code\(\)$") as caught:
+        open_table(path, space, Objective("score"), key="arch")
+    assert "\n" not in str(caught.value)
 
 
 def compared(table, entries, **options):
