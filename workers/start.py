@@ -37,7 +37,7 @@ def inherited_rate(recipe: Recipe, step: int, steps: int, epochs: int) -> float:
     epoch, hardly moving: a child that still computes what its parent did is as good as it after that. Then in a short
     time at a part of its height, which heals what an edit broke. Then as from scratch in the time that is left, so that
     a child whose edit broke more learns it anew. One whose edit broke most of it has no use for the first two: it goes
-    through the recipe's own schedule alone, and is there in half the epochs (six of 14 mutations on digits).
+    through the recipe's own schedule alone, and is there in two thirds of the epochs (six of 14 mutations on digits).
 
     Args:
         recipe: as of :func:`detol.workers.optim.learning_rate`.

@@ -38,6 +38,8 @@ class Parameter:
 
 
 REQUIRED = "<required>"
+_BITS = 64
+"""Of whole numbers that a message shows; Python writes none of over 4300 digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +231,19 @@ def op(kind: str, /, **parameters: Value) -> Operation:
     values = {name: parameters.get(name, rule.default) for name, rule in rules.items()}
     for name, value in values.items():
         if isinstance(rules[name].default, float) and isinstance(value, int) and not isinstance(value, bool):
-            values[name] = float(value)  # 0 and 0.0 are one value: one digest
+            values[name] = _real(value)  # 0 and 0.0 are one value: one digest
         if value == REQUIRED or not rules[name].allows(value):
-            raise TopologyError(f"{kind}.{name} must be {rules[name].rule}, got {value!r}")
+            raise TopologyError(f"{kind}.{name} must be {rules[name].rule}, got {_shown(value)}")
     return Operation(kind, tuple(sorted(values.items())))
+
+
+def _real(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return value  # no rule of a float allows one so large
+
+
+def _shown(value: Value) -> str:
+    large = isinstance(value, int) and value.bit_length() > _BITS
+    return f"a whole number of {int(value or 0).bit_length()} bits" if large else repr(value)

@@ -90,6 +90,7 @@ def test_a_topology_cannot_change() -> None:
         ("conv", {"norm": 1}, "conv.norm must be true or false, got 1"),
         ("conv", {"activation": "rely"}, "one of relu, gelu, silu, tanh, none, got 'rely'"),
         ("dropout", {"rate": 1}, "a share in"),
+        ("dropout", {"rate": 10**400}, "a share in [0, 1), got a whole number of 1329 bits"),
         ("symbol", {"name": "x"}, "symbol.value must be any value"),
         ("symbol", {"name": "", "value": 1}, "symbol.name must be a name, got ''"),
     ],

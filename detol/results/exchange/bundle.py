@@ -5,6 +5,7 @@ the names of the columns; structured values are JSON text as in the database. Wh
 travel: ids, who runs a search, where its weights lie.
 """
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
@@ -12,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 import sqlalchemy as sa
 
 from detol.errors import ResultsError
-from detol.results.schema import data_sets, recipes, reports, searches, steps, topologies, trials
+from detol.results.schema import REVISIONS, data_sets, recipes, reports, searches, steps, topologies, trials
 
 FORMAT = "detol-results"
 VERSION = 1
@@ -104,16 +105,37 @@ def check_header(header: object, where: str) -> Mapping[str, Any]:
     """Return the header of a file.
 
     Raises:
-        ResultsError: it was not written by ``detol results export``, or by a later one.
+        ResultsError: it was not written by ``detol results export``, or by a later one, or with a schema of its own.
     """
     if not isinstance(header, Mapping) or header.get("format") != FORMAT:
         raise ResultsError(f"{where} is no export of results: write one with detol results export --to {where}")
     if header.get("version") != VERSION:
         raise ResultsError(
             f"{where} has version {header.get('version')!r} of the format, this detol reads {VERSION}: "
-            f"update detol (it was written by {header.get('detol') or 'an unknown one'})"
+            f"update detol ({_written(header)})"
+        )
+    if header.get("schema") not in REVISIONS:
+        raise ResultsError(
+            f"{where} has schema {str(header.get('schema'))[:40]!r}, this detol knows up to {REVISIONS[-1]}: "
+            f"update detol, or export it again ({_written(header)})"
         )
     return header
+
+
+def _written(header: Mapping[str, Any]) -> str:
+    return f"it was written by {escaped(str(header.get('detol') or 'an unknown one'))[:40]}"
+
+
+def escaped(text: str) -> str:
+    """Return text in one printable line: what is not printable (what a library's error said) as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def whole(value: object, least: int = -(2**63)) -> bool:
+    """Return whether a value is a whole number that every database can hold."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63
 
 
 def typed(row: object, table: str, where: str) -> Row:
@@ -132,7 +154,7 @@ def typed(row: object, table: str, where: str) -> Row:
                 value = _default(column, table, where)
         elif not _fits(value, column):
             raise ResultsError(
-                f"{where}: {table}.{column.name} is of type {column.type.python_type.__name__}, got {value!r}"[:300]
+                f"{where}: {table}.{column.name} is of type {column.type.python_type.__name__}, got {repr(value)[:60]}"
             )
         elif isinstance(value, str) and not _storable(value):
             raise ResultsError(f"{where}: {table}.{column.name} holds characters that no text has, got {value!r}"[:300])
@@ -155,7 +177,9 @@ def _default(column: sa.Column[Any], table: str, where: str) -> Any:
 def _fits(value: object, column: sa.Column[Any]) -> bool:
     kind = column.type.python_type
     if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
+        return isinstance(value, float) or (
+            isinstance(value, int) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+        )
     if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+        return whole(value)
     return isinstance(value, kind)

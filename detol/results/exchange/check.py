@@ -4,7 +4,16 @@ from collections.abc import Callable, Iterator, Mapping
 
 from detol.errors import ResultsError
 from detol.results.exchange.bundle import Bundle, Row
-from detol.results.rules import data_faults, recipe_faults, search_faults, step_faults, topology_faults, trial_faults
+from detol.results.rules import (
+    DATA_TEXTS,
+    data_faults,
+    recipe_faults,
+    search_faults,
+    step_faults,
+    text_faults,
+    topology_faults,
+    trial_faults,
+)
 
 
 def check(bundle: Bundle, known: Callable[[str], str | None] = lambda _: None) -> None:
@@ -19,7 +28,9 @@ def check(bundle: Bundle, known: Callable[[str], str | None] = lambda _: None) -
     """
     where = bundle.where
     for row in bundle.data_sets:
-        _first(data_faults(row), f"{where}, data set {row['name'][:60]!r}")
+        place = f"{where}, data set {row['name'][:60]!r}"
+        _first(data_faults(row), place)
+        _first(text_faults(row, DATA_TEXTS), place)  # our own may be named after any file
     for row in bundle.recipes:
         _first(recipe_faults(row), f"{where}, recipe {row['digest'][:40]!r}")
     digests: dict[str, str] = {}

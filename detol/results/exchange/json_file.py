@@ -13,13 +13,14 @@ since ``trials`` are those that it made.
 import gzip
 import io
 import json
+import math
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, cast
 
 from detol.errors import ResultsError
-from detol.results.exchange.bundle import STRUCTURED, Bundle, ListBundle, Row, check_header, typed
+from detol.results.exchange.bundle import STRUCTURED, Bundle, ListBundle, Row, check_header, typed, whole
 
 
 def write(bundle: Bundle, path: Path) -> None:
@@ -45,7 +46,7 @@ def read(path: Path) -> ListBundle:
     where = str(path)
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        document = json.loads(data, parse_constant=_no_constant)
+        document = json.loads(data, parse_constant=_no_constant, parse_float=_real)
     except (ValueError, RecursionError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ResultsError(
@@ -74,7 +75,7 @@ def _trial(given: Any, where: str) -> Row:
     row = typed(_closed(given), "trials", where)
     place = f"{where}, trial {row['number']}"
     parents = given.get("parents", [])
-    if not isinstance(parents, list) or not all(type(number) is int for number in parents):
+    if not isinstance(parents, list) or not all(whole(number, 0) for number in parents):
         raise ResultsError(f"{place}: parents is a list of numbers, got {parents!r}"[:300])
     row["parents"] = parents
     row["reports"] = [typed(_closed(report), "reports", place) for report in _rows(given, "reports", place)]
@@ -128,6 +129,13 @@ def _rows(holder: Any, name: str, where: str) -> list[Any]:
     if not isinstance(found, list):
         raise ResultsError(f"{where}: {name} is a list, got {type(found).__name__}")
     return found
+
+
+def _real(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text[:40]} is no number that a float holds")
+    return value
 
 
 def _no_constant(name: str) -> float:

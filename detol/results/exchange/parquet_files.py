@@ -212,7 +212,7 @@ class FileBundle:
         self._table = _columns(table, ONE, self.where)
         self.data_sets, self.recipes = self._rows("data_sets"), self._rows("recipes")
         self.searches = [
-            {**row, "steps": [typed(step, "steps", self.where) for step in given.get("steps", [])]}
+            {**row, "steps": self._steps(given)}
             for row, given in zip(self._rows("searches"), self.header["searches"], strict=True)
         ]
 
@@ -239,6 +239,12 @@ class FileBundle:
     @cached_property
     def _groups(self) -> _Groups:
         return _Groups(self._table)
+
+    def _steps(self, search: Mapping[str, Any]) -> list[Row]:
+        given = search.get("steps", [])
+        if not isinstance(given, list):
+            raise ResultsError(f"{self.where}: steps is a list, got {type(given).__name__}")
+        return [typed(step, "steps", self.where) for step in given]
 
     def _rows(self, name: str) -> list[Row]:
         given = self.header.get(name)

@@ -2,14 +2,14 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
 import sqlalchemy as sa
 
-from detol.results.exchange.bundle import COLUMNS, FORMAT, VERSION, Row
+from detol.results.exchange.bundle import COLUMNS, FORMAT, VERSION, Row, escaped
 from detol.results.places import data_digest, search_id
 from detol.results.rows import now
 from detol.results.schema import REVISIONS, data_sets, parents, recipes, reports, searches, steps, topologies, trials
@@ -17,6 +17,12 @@ from detol.results.schema import REVISIONS, data_sets, parents, recipes, reports
 _PRIVATE = ("db", "tracking", "ray", "metrics")
 """Settings that say where a search ran: addresses, perhaps with passwords."""
 _CHUNK = 500
+_SAID: Mapping[str, tuple[str, ...]] = {
+    "data_sets": ("name", "kind", "task"),
+    "searches": ("space", "strategy", "stopper"),
+    "trials": ("reason", "note"),
+}
+"""Columns with what people, files and errors said: an import refuses what is not printable, so escapes travel."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,11 @@ class DatabaseBundle:
                 curves[number].append(dict(zip((c.name for c in COLUMNS["reports"]), values, strict=True)))
         query = sa.select(*COLUMNS["trials"]).where(trials.c.search == search).order_by(trials.c.number)
         return [
-            {**row, "parents": lines.get(row["number"], []), "reports": curves.get(row["number"], [])}
+            {
+                **_printable(row, "trials"),
+                "parents": lines.get(row["number"], []),
+                "reports": curves.get(row["number"], []),
+            }
             for row in self._connection.execute(query).mappings()
             if numbers is None or row["number"] in numbers
         ]
@@ -128,8 +138,12 @@ class DatabaseBundle:
         found: list[Row] = []
         for chunk in _chunks(keys):
             query = sa.select(table).where(key.in_(chunk)).order_by(key)
-            found += [dict(row) for row in self._connection.execute(query).mappings()]
+            found += [_printable(row, table.name) for row in self._connection.execute(query).mappings()]
         return found
+
+
+def _printable(row: Mapping[Any, Any], table: str) -> Row:
+    return {**row, **{name: escaped(row[name]) for name in _SAID.get(table, ())}}
 
 
 def _meant(connection: sa.Connection, which: Selection) -> list[int]:

@@ -113,6 +113,19 @@ def broken_operation(document: Any) -> None:
     node["op"] = "convolve"
 
 
+def data(document: Any) -> Any:
+    return document["data_sets"][0]
+
+
+def described(document: Any, **facts: Any) -> None:
+    data(document)["description"].update(facts)
+
+
+def huge_share(document: Any) -> None:
+    nodes = [node for form in document["topologies"] for node in form["body"]["nodes"].values()]
+    next(node["with"] for node in nodes if "dropout" in node.get("with", ()))["dropout"] = 10**400
+
+
 LIES: dict[str, tuple[Callable[[Any], object], str]] = {
     "accuracy above 1": (lambda d: scored(d, 1.7), r"trial first/4: val_accuracy of epoch 3 is in \[0, 1\], got 1.7"),
     "accuracy below 0": (lambda d: scored(d, -0.2), r"in \[0, 1\], got -0.2"),
@@ -161,6 +174,72 @@ LIES: dict[str, tuple[Callable[[Any], object], str]] = {
     "a NUL in a text": (lambda d: trial(d).update(note="a\x00b"), "trials.note holds characters that no text has"),
     "half a character": (lambda d: trial(d).update(reason="\ud800"), "trials.reason holds characters"),
     "parents that are none": (lambda d: trial(d).update(parents=["x"]), "parents is a list of numbers"),
+    "a parent that no database holds": (lambda d: trial(d).update(parents=[10**25]), "parents is a list of numbers"),
+    "a shape of text": (lambda d: data(d).update(shape=["x", {}]), "shape is a list of whole numbers >= 1, got"),
+    "a shape of zeros": (lambda d: data(d).update(shape=[0]), "shape is a list of whole numbers >= 1, got"),
+    "splits that are none": (lambda d: described(d, splits="no"), "splits of its description is .* got 'no'"),
+    "splits that are nothing": (lambda d: described(d, splits=None), "splits of its description is .* got None"),
+    "splits below 0": (lambda d: described(d, splits={"train": -1}), "splits of its description is an object of whole"),
+    "splits that are huge": (lambda d: described(d, splits={"train": 10**400}), "splits of its description is an"),
+    "classes that are none": (lambda d: described(d, classes=[1]), r"classes of its description is .* got \[1\]"),
+    "a described shape": (lambda d: described(d, shape="8x8"), "shape of its description is a list"),
+    "a described task": (lambda d: described(d, task={}), "task of its description is text"),
+    "a target that is none": (lambda d: described(d, target={"mean": "x"}), "target of its description is an object"),
+    "a float that is none": (lambda d: described(d, balance={"$float": 10**400}), "description is no JSON dict"),
+    "a score beyond all floats": (lambda d: trial(d).update(score=10**400), "trials.score is of type float, got 1000"),
+    "scores beyond all floats": (lambda d: trial(d).update(scores=[10**400]), "scores are finite numbers, got"),
+    "a metric beyond all floats": (
+        lambda d: trial(d)["reports"][0]["metrics"].update(val_accuracy=10**400),
+        "val_accuracy of epoch 1 is a number that a float holds, got 1000",
+    ),
+    "an objective's metric that is text": (
+        lambda d: trial(d)["reports"][0]["metrics"].update(val_accuracy="x"),
+        "val_accuracy of epoch 1 is a number, got 'x'",
+    ),
+    "a share beyond all floats": (huge_share, "must be a share in .* got a whole number of 1329 bits"),
+    "a recipe beyond all floats": (lambda d: d["recipes"][0]["settings"].update(clip=10**400), "recipe"),
+    "settings in settings": (lambda d: first(d)["settings"].update(settings="x"), "'settings' of its settings is an"),
+    "a recipe in settings": (lambda d: first(d)["settings"].update(recipe=3), "'recipe' of its settings is an object"),
+    "hours that are none": (lambda d: first(d)["settings"].update(hours="x"), "hours of its settings is a number"),
+    "options without keys": (lambda d: first(d).update(options={"strategy": 3}), "'strategy' of its options is an"),
+    "options in settings": (
+        lambda d: first(d)["settings"]["settings"].update(options={"strategy": 3}),
+        "'strategy' of its options is an object, got 3",
+    ),
+    "objectives without a metric": (lambda d: first(d).update(objectives=["", ""]), "objectives are METRIC, .* got ''"),
+    "objectives that are none": (
+        lambda d: first(d).update(objectives=["a:up"]),
+        "objectives are METRIC, .* got 'a:up'",
+    ),
+    "objectives in settings": (
+        lambda d: first(d)["settings"].update(objectives=[3]),
+        "objectives of its settings are METRIC, .* got 3",
+    ),
+    "steps of a huge trial": (lambda d: first(d)["steps"][0].update(told=[10**25]), "a step asks for >= 0 candidates"),
+    "steps of a huge epoch": (lambda d: first(d)["steps"][0].update(told=[[1, 2**63]]), "a step asks for"),
+    "steps of pairs of three": (lambda d: first(d)["steps"][0].update(told=[[1, 2, 3]]), "a step asks for"),
+    **{
+        f"{name} that moves the cursor": (
+            lambda d, name=name: first(d).update({name: "a\x1b[2J"}),
+            rf"{name} has printable characters alone, got '\\x1b' in",
+        )
+        for name in ("space", "strategy", "stopper", "seed", "created", "ended")
+    },
+    **{
+        f"{name} of two lines": (
+            lambda d, name=name: trial(d).update({name: "a\nb"}),
+            rf"{name} has printable characters alone, got '\\n' in",
+        )
+        for name in ("reason", "note", "inherited", "created", "ended")
+    },
+    "a data set that moves the cursor": (lambda d: data(d).update(name="\x1b[2J"), "name has printable characters"),
+    "a metric that moves the cursor": (
+        lambda d: trial(d)["reports"][0]["metrics"].update({"a\x1b[31m": 5}),
+        r"a metric of epoch 1 has a printable name, got 'a\\x1b\[31m'",
+    ),
+    "a schema to come": (lambda d: d.update(schema="0099"), "has schema '0099', this detol knows up to 0002: update"),
+    "a schema that is none": (lambda d: d.update(schema=[]), r"has schema '\[\]', this detol knows up to 0002"),
+    "no schema": (lambda d: d.pop("schema"), "has schema 'None', this detol knows up to 0002"),
 }
 
 
@@ -189,6 +268,54 @@ def test_a_score_that_only_parquet_can_hold(copied: Callable[[str], Path], tmp_p
     values = np.where(np.arange(len(table)) == 3, np.inf, table.column("score").to_numpy(zero_copy_only=False))
     pq.write_table(table.set_column(place, "score", pa.array(values, pa.float64(), from_pandas=True)), path)
     assert "a score is finite, got inf" in refused(path, tmp_path)
+
+
+def test_a_number_that_is_larger_than_a_float(exports: dict[str, Path], tmp_path: Path) -> None:
+    text = exports["x.json"].read_text().replace('"consumed": 3.5', '"consumed": 1e999')
+    (tmp_path / "large.json").write_text(text)
+    assert "is no number that a float holds" in refused(tmp_path / "large.json", tmp_path)
+
+
+def test_the_folder_says_its_schema_as_well(copied: Callable[[str], Path], tmp_path: Path) -> None:
+    path = copied("folder") / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": "0099"}))
+    assert "has schema '0099'" in refused(path.parent, tmp_path)
+
+
+def test_what_an_error_said_here_is_sound_and_travels_as_escapes(given: Path, tmp_path: Path) -> None:
+    import sqlalchemy as sa
+
+    odd = "ValueError: \x1b[31mboom\x1b[0m"
+    with Database(given) as database:
+        for table, name in (("trials", "reason"), ("searches", "space"), ("data_sets", "name")):
+            statement = sa.text(f"UPDATE {table} SET {name} = :odd")
+            database.write(lambda connection, said=statement: connection.execute(said, {"odd": odd}))
+        assert verify(database).faults == []
+        for kind in ("x.json", "x.parquet"):
+            export(database, tmp_path / kind)
+            import_file(tmp_path / f"{kind}.db", tmp_path / kind, "alice")
+    merge(tmp_path / "merged.db", given, "alice")
+    for where in ("x.json.db", "x.parquet.db", "merged.db"):
+        with Database(tmp_path / where) as database:
+            (reason,) = {trial.reason for trial in database.open_search("first", lock=False).trials()}
+            assert reason == r"ValueError: \x1b[31mboom\x1b[0m"
+            assert verify(database).faults == []
+
+
+def test_verify_finds_what_came_in_before_it_was_refused(exports: dict[str, Path], tmp_path: Path) -> None:
+    import sqlalchemy as sa
+
+    import_file(tmp_path / "new.db", exports["x.json"], "alice")
+    with Database(tmp_path / "new.db") as database:
+        for statement in (
+            "UPDATE trials SET reason = 'a' || char(27) WHERE number = 4",
+            "UPDATE data_sets SET shape = '[\"x\", {}]'",
+            "UPDATE searches SET options = '{\"strategy\": 3}' WHERE name = 'cut'",
+        ):
+            database.write(lambda connection, said=statement: connection.execute(sa.text(said)))
+        found = verify(database).faults
+    assert {fault.where for fault in found} >= {"first/4", "search 'cut'"}
+    assert any("shape is a list of whole numbers" in fault.what for fault in found)
 
 
 @pytest.mark.parametrize("who", ["", "  ", "a/b", "a\nb", "x" * 101])
