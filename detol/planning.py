@@ -1,5 +1,6 @@
 """What ``detol plan`` plans for: a published network, the result of a search, or networks of a space on some data."""
 
+import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,7 +9,7 @@ import numpy as np
 
 from detol import calibrated, config, defaults, wire
 from detol.config import Settings
-from detol.errors import TopologyError, UsageError
+from detol.errors import ResultsError, TopologyError, UsageError, unknown
 from detol.graph.topology import Topology
 from detol.prepare import read_data
 from detol.results import places
@@ -23,6 +24,8 @@ from detol.spaces import catalogue
 
 SAMPLED = 3
 """Networks that are drawn from a space besides its references."""
+MOST = 10**9
+"""The largest number of ranks or samples that is planned for."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +93,22 @@ def machine(
 
 
 def _of_result(ref: str, db: str) -> Subject:
-    with wire.database(db, create=False) as database, database.read() as connection:
-        found = places.find(connection, ref)
-        facts = training_of(connection, found)
+    try:
+        with wire.database(db, create=False) as database, database.read() as connection:
+            found = places.find(connection, ref)
+            facts = training_of(connection, found)
+    except ResultsError as error:
+        raise _no_model(ref, error) from None
     topology = found.trial.candidate.topology
     work = Work.of(topology, facts.shape, facts.outputs, name=found.ref)
     return Subject(work, make_recipe(facts.recipe), topology, facts.shape, facts.outputs)
+
+
+def _no_model(ref: str, error: ResultsError) -> ResultsError:
+    """Return the error for what is no result, with the published networks: one of them may have been meant."""
+    if near := difflib.get_close_matches(ref, BATCHES, n=1, cutoff=0.7):
+        return ResultsError(f"{unknown('model', ref, near)} It is no result either: {error}")
+    return ResultsError(f"{error} (known models: {', '.join(sorted(BATCHES))})")
 
 
 def _of_space(settings: Settings) -> list[Subject]:
@@ -152,13 +165,28 @@ def timed(subject: Subject, batch: int, widths: Sequence[int], machine: Machine,
     )
 
 
-def widths(text: str) -> Sequence[int]:
-    """Read ``1,2,4``; nothing for an empty text.
+def widths(text: str | None) -> Sequence[int]:
+    """Read ``1,2,4``; nothing for ``None``.
 
     Raises:
-        UsageError: something else than whole numbers with commas between them.
+        UsageError: something else than whole numbers from 1 to ``MOST`` with commas between them.
     """
-    parts = [part.strip() for part in text.split(",")] if text else []
-    if not all(part.isascii() and part.isdecimal() and int(part) >= 1 for part in parts):
+    if text is None:
+        return []
+    parts = [part.strip().lstrip("0") for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() for part in parts):
         raise UsageError(f"--ranks are whole numbers >= 1 with commas between them, e.g. 1,2,4, got {text!r}")
+    largest = max(parts, key=lambda part: (len(part), part))
+    if len(largest) > len(str(MOST)) or int(largest) > MOST:  # Python reads no more than some thousand digits
+        raise UsageError(f"--ranks must be at most {MOST:,}, got {largest[:40]}: give smaller ones")
     return [int(part) for part in parts]
+
+
+def check_batch(batch: int) -> None:
+    """Check the samples of a step; 0: the network's own.
+
+    Raises:
+        UsageError: more than ``MOST``.
+    """
+    if batch > MOST:
+        raise UsageError(f"--batch must be at most {MOST:,}, got {str(batch)[:40]}: give a smaller one")

@@ -220,12 +220,13 @@ def _trace(space: SearchSpace) -> str:
 
 
 def read_data(settings: Settings) -> "Dataset":
-    """Return the data set of the settings.
+    """Return the data set of the settings; a packed file is looked at whole, once while it stays the same.
 
     Raises:
-        UsageError: no data, an unknown option, or whatever reading refuses.
+        UsageError: no data, an unknown option, whatever reading refuses, or a packed file that is damaged.
     """
     from detol.workers.data import BUILTIN, read
+    from detol.workers.data.packed.intact import intact
 
     if not settings.data:
         builtin = ", ".join(BUILTIN)
@@ -235,7 +236,9 @@ def read_data(settings: Settings) -> "Dataset":
     for key in options:
         if key not in known:
             raise unknown("option of data", key, known)
-    return read(settings.data, target=settings.target or None, **options)
+    dataset = read(settings.data, target=settings.target or None, **options)
+    intact(dataset)  # results are stored under the digest that the file claims
+    return dataset
 
 
 def limits(settings: Settings) -> Limits:

@@ -15,6 +15,12 @@ Call = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.usefixtures("own_directory")
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep verdicts on packed files apart from those of whoever runs the tests."""
+    monkeypatch.setenv("DETOL_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)
@@ -87,12 +93,16 @@ def test_damaged_files(call: Call, tmp_path: Path, command: str, damage: str) ->
     assert "a.pack" in line
 
 
-def test_wrong_content_is_found_by_verifying(call: Call, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["search", "describe", "verify"])
+def test_wrong_content_is_refused_before_it_is_used(call: Call, tmp_path: Path, command: str) -> None:
     done(call("data", "pack", "iris", "--to", "a.pack", "--json"))
     text = bytearray((tmp_path / "a.pack").read_bytes())
     text[4096] ^= 1
     (tmp_path / "a.pack").write_bytes(text)
-    assert "train.x of a packed file must have the hash" in refused(call, "data", "verify", "a.pack")
+    arguments = ["search", "--data", "a.pack", *QUICK] if command == "search" else ["data", command, "a.pack"]
+    line = refused(call, *arguments)
+    assert "train.x of a packed file must have the hash" in line
+    assert "copy it or pack the data again" in line
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ def _told(facts: Facts, record: Record) -> dict[str, Any]:
         pairs.append(
             ("trained for", lasted(record.seconds) + (f" on {record.width} ranks" if record.width > 1 else ""))
         )
+    pairs += [("ranks lost", facts.lost[record.number])] if record.number in facts.lost else []
     origin = record.origin + (f" ({record.note})" if record.note else "")
     if record.parents:
         origin += " of " + ", ".join(f"trial {number}" for number in record.parents)

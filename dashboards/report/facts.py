@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -11,6 +11,7 @@ from detol.dashboards.web.axis import short
 from detol.dashboards.web.figures import name_of
 from detol.dashboards.web.words import duration
 from detol.errors import UsageError
+from detol.results.browse import LARGEST_PAGE
 from detol.results.query import Identity, LineRow, Query, Record, SearchRow
 from detol.search.records import Objective, State, parse_objective
 
@@ -37,6 +38,7 @@ class Facts:
         lineage: of the winner.
         curves: (epoch, value) of each trial, by its number.
         random: trials of random searches that are otherwise alike, by the name of the search.
+        lost: of trials that went on with fewer ranks, which died and how many were left, by number.
     """
 
     row: SearchRow
@@ -50,6 +52,7 @@ class Facts:
     lineage: Sequence[LineRow]
     curves: Curves
     random: Mapping[str, Sequence[Record]]
+    lost: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def first(self) -> Objective:
@@ -141,7 +144,19 @@ def read(query: Query, name: str) -> Facts:
         lineage=query.lineage(row.best),
         curves=query.curves(name, [record.number for record in records if record.epoch]),
         random={other: query.records(other) for other in query.kin(name, RANDOM)},
+        lost=_lost(query, name, [record.number for record in records]),
     )
+
+
+def _lost(query: Query, name: str, numbers: Sequence[int]) -> dict[int, str]:
+    """Return what is said of the ranks that trials lost, by number."""
+    found: dict[int, str] = {}
+    for start in range(0, len(numbers), LARGEST_PAGE):
+        for row in query.some(name, numbers[start : start + LARGEST_PAGE]):
+            if row.ranks_lost:
+                left = f" ({row.width_now} left at its end)" if row.width_now is not None else ""
+                found[row.number] = row.ranks_lost + left
+    return found
 
 
 def seconds_between(start: str, end: str) -> float:

@@ -122,6 +122,7 @@ def winner_facts(facts: Facts) -> Pairs:
     pairs += [
         ("epochs", f"{winner.epoch} of {winner.epochs}"),
         ("training time", duration(winner.seconds) if winner.seconds else ""),
+        ("ranks lost", facts.lost.get(winner.number, "")),
         ("came about by", winner.origin + (f" ({winner.note})" if winner.note else "")),
         ("answered by", winner.reused),
         ("digest", winner.digest),

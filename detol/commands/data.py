@@ -91,9 +91,9 @@ def verify(
     quick: Annotated[bool, typer.Option("--quick", help="Do not decode images that stayed encoded.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Check every byte of a packed file against its hashes, and its data set against its digest.
+    """Check the arrays of a packed file against their hashes, and its data set against its digest.
 
-    Opening one looks at its size and the hash of its header alone.
+    A search checks the arrays too, once while a file stays the same.
     """
     from detol.commands.counter import Counter
     from detol.workers.data.packed.verify import verify as check

@@ -21,7 +21,7 @@ def plan(
     data: Annotated[str, Option("--data", help="Data, for networks of --space.")] = "",
     space: Annotated[str, Option("--space", help="Search space: a name, FILE.py, or auto (default).")] = "",
     batch: Annotated[int, Option("--batch", help="Samples of a step (default: the network's or the recipe's).")] = 0,
-    ranks: Annotated[str, Option("--ranks", help="Widths to list, e.g. 1,2,4 (default: powers of two).")] = "",
+    ranks: Annotated[str | None, Option("--ranks", help="Widths to list, e.g. 1,2,4 (default: powers of two).")] = None,
     machine: Annotated[
         str, Option("--machine", help="cached (this one, measured once), FILE.json, or a preset: fdr-k80, fdr-titanx.")
     ] = "cached",
@@ -50,6 +50,7 @@ def plan(
     from detol.scaling.answer import plan as answer
 
     widths = planning.widths(ranks)
+    planning.check_batch(batch)
     if device not in ("auto", "cpu", "cuda"):
         raise unknown("device", device, ("auto", "cpu", "cuda"))
     if to is not None:

@@ -117,7 +117,16 @@ def show(ref: Ref, data: Data = None, db: Db = "", as_json: Json = False, as_csv
     from detol.dashboards.tables import console
     from detol.dashboards.trial import show_trial
 
-    show_trial(console(), shown)
+    show_trial(console(), {**shown, "width": _width(shown)})
+
+
+def _width(shown: Mapping[str, Any]) -> Any:
+    """Return the ranks of a trial, with those that died on the way."""
+    from detol.results.browse import ranks_lost
+
+    lost = ranks_lost(shown["extra"])
+    told = [f"{name.replace('_', ' ')}: {value}" for name, value in lost.items() if value not in ("", None)]
+    return f"{shown['width']} ({', '.join(told)})" if told else shown["width"]
 
 
 def _flat(shown: Mapping[str, Any]) -> dict[str, Any]:

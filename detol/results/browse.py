@@ -1,6 +1,6 @@
 """Pages of trials, for people who look: filtered, sorted and cut by the database itself."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +12,19 @@ from detol.results.places import search_id
 from detol.results.rows import from_text
 from detol.results.schema import costs, data_sets, parents, searches, trials
 from detol.search.records import Objective, parse_objective
+from detol.search.widths import LOST_RANKS
 
 LARGEST_PAGE = 500
+WIDTH_NOW = "width_now"
+"""Fact of a trial that lost ranks: how many were left at its end."""
 
 
 @dataclass(frozen=True)
 class TrialRow:
-    """One trial in a list; ``value`` is of the primary objective in its natural direction, costs may be unknown."""
+    """One trial in a list; ``value`` is of the primary objective in its natural direction, costs may be unknown.
+
+    ``ranks_lost`` says which of its ranks died and where, ``width_now`` how many were left; mostly empty.
+    """
 
     number: int
     trial: str
@@ -38,6 +44,8 @@ class TrialRow:
     reason: str
     created: str
     ended: str
+    ranks_lost: str = ""
+    width_now: int | None = None
 
 
 @dataclass(frozen=True)
@@ -159,7 +167,7 @@ def trial_page(
     column = _SORTS[sort]
     falling = descending != (sort == "value" and objective.minimise)  # scores are maximised inside
     query = (
-        sa.select(*(trials.c[name] for name in (*_LISTED, "score")), costs.c.params, costs.c.multiply_adds)
+        sa.select(*(trials.c[name] for name in (*_LISTED, "score", "extra")), costs.c.params, costs.c.multiply_adds)
         .outerjoin_from(trials, costs, PRICED)
         .where(condition)
         .order_by(sa.case((column.is_(None), 1), else_=0), column.desc() if falling else column, trials.c.number)
@@ -175,7 +183,7 @@ def some_trials(connection: sa.Connection, search: str, numbers: Sequence[int]) 
     found = search_id(connection, search)
     objective = objective_of_search(connection, found)
     query = (
-        sa.select(*(trials.c[name] for name in (*_LISTED, "score")), costs.c.params, costs.c.multiply_adds)
+        sa.select(*(trials.c[name] for name in (*_LISTED, "score", "extra")), costs.c.params, costs.c.multiply_adds)
         .outerjoin_from(trials, costs, PRICED)
         .where(trials.c.search == found, trials.c.number.in_(numbers))
     )
@@ -197,7 +205,14 @@ def _row(row: sa.RowMapping, search: str, objective: Objective) -> TrialRow:
         params=row["params"],
         multiply_adds=row["multiply_adds"],
         **{name: row[name] for name in _LISTED},
+        **ranks_lost(from_text(row["extra"] or "{}")),
     )
+
+
+def ranks_lost(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``ranks_lost`` and ``width_now`` of the further facts of a trial; empty and ``None`` where none died."""
+    left = extra.get(WIDTH_NOW)
+    return {"ranks_lost": str(extra.get(LOST_RANKS, "")), "width_now": left if isinstance(left, int) else None}
 
 
 def children(connection: sa.Connection, search: str, number: int) -> list[TrialRow]:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,22 @@ def test_show_as_csv_is_one_row_of_facts(db: Path, capsys: pytest.CaptureFixture
     assert json.loads(first["decisions"]) == {"width": 8, "note": "a, b"}
     # conv 3x3 without bias 72, batch norm 16, head 8 x 10 + 10: counted by hand
     assert int(first["cost_params"]) == 178
+
+
+def test_ranks_that_died_stand_beside_the_width(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    db = tmp_path / "results.db"
+    with Database(db) as database:
+        store = database.create_search("lossy", {"objectives": ["val_accuracy"]}, {"digest": "x1:d"}, Recipe())
+        facts = {"ranks_lost": "1 at step 813", "width_now": 1}
+        store.add(replace(made(0, 0.8, State.COMPLETED, 8), width=2, extra=facts))
+        store.add(replace(made(1, 0.7, State.COMPLETED, 16), width=2))
+        store.commit()
+    told = []
+    for ref in ("lossy/0", "lossy/1"):
+        assert cli.run(["results", "show", ref, "--db", str(db)]) == 0
+        lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+        told.append(next(line for line in lines if line.startswith("width ")))
+    assert told == ["width 2 (ranks lost: 1 at step 813, width now: 1)", "width 2"]
 
 
 def test_the_best_of_a_search_is_a_completed_trial(db: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,6 +88,13 @@ def test_pages_that_cannot_be(query, options):
         query.trials("mani")
 
 
+def test_ranks_that_were_lost_are_told(database, make_search, make_trial):
+    facts = {"ranks_lost": "1 at step 813", "width_now": 1}
+    make_search("lossy", make_trial(0, 0.5), make_trial(1, 0.6, extra=facts))
+    rows = Query(database).some("lossy", [0, 1])
+    assert [(row.ranks_lost, row.width_now) for row in rows] == [("", None), ("1 at step 813", 1)]
+
+
 def test_some_and_children(query):
     assert [row.number for row in query.some("many", [5, 2, 99, 5])] == [5, 2]
     assert [row.number for row in query.children("many", 2)] == [4, 5]

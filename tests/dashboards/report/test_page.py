@@ -9,7 +9,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from .conftest import NAME, ODD
+from detol.dashboards.report.writer import write_report
+from detol.results.query import Query
+from detol.results.store import Database
+
+from .conftest import NAME, ODD, candidate, create, trial
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
@@ -146,6 +150,21 @@ def test_each_trial_can_be_drawn_and_told(first):
         assert f"channels={width}" in held["svgs"][place].replace("channels=1 ", "")
     points = [n for trace in held["figures"]["front"]["data"] for n in trace.get("customdata", [])]
     assert set(points) == set(range(48))
+
+
+def test_ranks_that_died_are_told_of_their_trials(tmp_path):
+    with Database(tmp_path / "results.db") as opened:
+        store = create(opened, "lossy")
+        facts = {"ranks_lost": "1 at step 813", "width_now": 1}
+        store.add(trial(0, candidate(8, 3), 0.9, width=2, extra=facts))
+        store.add(trial(1, candidate(4, 3), 0.7, width=2))
+        store.commit()
+        store.finish()
+        write_report(Query(opened), "lossy", tmp_path / "lossy.html", resamples=0)
+    page = Page((tmp_path / "lossy.html").read_text())
+    told = [dict(each["facts"]).get("ranks lost") for _, each in sorted(payload(page)["trials"].items())]
+    assert told == ["1 at step 813 (1 left at its end)", None]
+    assert "ranks lost 1 at step 813 (1 left at its end)" in " ".join(page.shown().split())  # of the winner
 
 
 def test_the_winner_is_drawn_without_a_script(first):

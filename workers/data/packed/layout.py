@@ -7,7 +7,7 @@
     ...    header: JSON, with offset, shape, type and hash of each array, and what else a data set is
 
 The preamble is written last: a file that was not finished has no magic. Its size and the hash of its header are looked
-at whenever it is opened, the hashes of the arrays by ``detol data verify``.
+at whenever it is opened, the hashes of the arrays before a search uses it and by ``detol data verify``.
 """
 
 import hashlib
