@@ -80,9 +80,7 @@ def check_types(owner: str, parameters: Mapping[str, Parameter], options: Mappin
     """
     for name, value in options.items():
         declared = getattr(parameters.get(name), "annotation", Parameter.empty)
-        text = declared if isinstance(declared, str) else getattr(declared, "__name__", "") or str(declared)
-        if not isinstance(declared, str) and "|" in str(declared):
-            text = str(declared)
+        text = declared.__name__ if isinstance(declared, type) else str(declared)
         kinds = [kind.strip() for kind in text.split("|")]
         if any(kind not in _KINDS for kind in kinds):
             continue
