@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from detol.errors import WorkerLost
-from detol.search.widths import LOST_RANKS
+from detol.search.widths import LOST_RANKS, WIDTH_NOW
 from detol.workers.elastic.plan import Plan, Pulse
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Group:
 
     def facts(self) -> dict[str, str | float | int]:
         """Return what became of the group, for the record; nothing where nobody was lost."""
-        return {LOST_RANKS: "; ".join(self.lost), "width_now": self.width} if self.lost else {}
+        return {LOST_RANKS: "; ".join(self.lost), WIDTH_NOW: self.width} if self.lost else {}
 
     def close(self) -> None:
         """Leave the group; idempotent."""

@@ -27,11 +27,10 @@ from detol.workers.elastic.survival import Survival, first_wrap
 from detol.workers.entry import Item, Paused
 from detol.workers.evaluate import forward
 from detol.workers.group import Group, plain
-from detol.workers.known import share_known
 from detol.workers.metrics import measure
 from detol.workers.optim import Optimiser, learning_rate
 from detol.workers.outcome import one_line
-from detol.workers.start import LEAST_KNOWN, Parent, begin, inherited_rate, optimiser_tensors, remember, settle
+from detol.workers.start import Parent, begin, inherited_rate, optimiser_tensors, remember, settle, settles
 from detol.workers.state import Stamp, read, save
 from detol.workers.step import Criterion, memory_faults, mix, seeded
 from detol.workers.stepping import Epoch, Learner, LossScale, Pace, Position, Schedule, choose
@@ -113,8 +112,8 @@ class Training:
             self.settles = started is not None
             if started and parent:
                 settle(model, started, self._data)
-                lost = share_known(model, *parent[:2], self._data, recipe, self._criterion) < LEAST_KNOWN
-                self.settles = not self._group.agree((lost,))[0]
+                fits = settles(model, parent, self._data, recipe, self._criterion)
+                self.settles = not self._group.agree((not fits,))[0]
             rows = len(self._data.train)
             part = largest_part(recipe, epochs, rows, self._group.width)
             self._footprint = Footprint(topology, self._data, recipe, part)

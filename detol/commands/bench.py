@@ -1,6 +1,7 @@
 """``detol bench``: strategies on a table of published results."""
 
 import math
+import os
 import re
 import sys
 from pathlib import Path
@@ -62,8 +63,6 @@ def bench(
         raise UsageError("a bench needs a bound: --trials N or --seconds S")
     if seconds is not None and not cost:
         raise UsageError("--seconds needs the seconds of each training: --cost COLUMN")
-    if to is not None:
-        _ready(to)
     protocol = Protocol(
         trials=math.inf if trials is None else trials,
         seconds=math.inf if seconds is None else seconds,
@@ -77,6 +76,8 @@ def bench(
         table, catalogue.load(space), goal, key=key, tests=test or [], cost=_schedule(cost, goal.metric)
     )
     warm = Sibling(opened, parse_objective(warm_objective), warm_rows, key=key).sources if warm_objective else None
+    if to is not None:
+        _ready(to)
     found = answer(
         opened, protocol, _entries(strategy or ["guided"], set_ or []), wire.strategy, seeds=seeds,
         processes=processes, progress=_progress, warm=warm,
@@ -147,11 +148,13 @@ def _ready(to: Path) -> None:
     """Make the directory of the answer before the work starts."""
     from detol.errors import UsageError
 
+    rule = f"--to takes a directory that can be written, got {to}"
     try:
         to.mkdir(parents=True, exist_ok=True)
-        (to / "bench.json").touch()
     except OSError as error:
-        raise UsageError(f"--to takes a directory that can be written, got {to}: {error.strerror or error}") from None
+        raise UsageError(f"{rule}: {error.strerror or error}") from None
+    if not os.access(to, os.W_OK):
+        raise UsageError(f"{rule}: you may not write there")
 
 
 def _write(found: dict[str, Any], to: Path) -> None:

@@ -12,11 +12,9 @@ from detol.results.places import search_id
 from detol.results.rows import from_text
 from detol.results.schema import costs, data_sets, parents, searches, trials
 from detol.search.records import Objective, parse_objective
-from detol.search.widths import LOST_RANKS
+from detol.search.widths import LOST_RANKS, WIDTH_NOW
 
 LARGEST_PAGE = 500
-WIDTH_NOW = "width_now"
-"""Fact of a trial that lost ranks: how many were left at its end."""
 
 
 @dataclass(frozen=True)

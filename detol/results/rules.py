@@ -162,10 +162,10 @@ def _settings_faults(settings: Mapping[str, Any]) -> Iterator[str]:
 def step_faults(row: Row) -> Iterator[str]:
     """Yield what is wrong with a step of a strategy: it was told numbers of trials, or pairs (number, epoch)."""
     told = _json(row["told"])
-    whole = isinstance(told, list) and all(
-        all(map(_is_count, each)) and len(each) == 2 if isinstance(each, list) else _is_count(each) for each in told
+    numbers = isinstance(told, list) and all(
+        all(map(whole, each)) and len(each) == 2 if isinstance(each, list) else whole(each) for each in told
     )
-    if not whole or row["asked"] < 0:
+    if not numbers or row["asked"] < 0:
         yield f"a step asks for >= 0 candidates and tells numbers of trials, got {row['asked']}, {_cut(row['told'])}"
 
 
@@ -300,7 +300,7 @@ def _json(text: object) -> Any:
         return None
 
 
-def _is_count(value: object, least: int = 0) -> bool:
+def whole(value: object, least: int = 0) -> bool:
     """Return whether a value is a whole number that every database can hold, and at least so large."""
     return type(value) is int and least <= value < 2**63
 
@@ -314,11 +314,11 @@ def _is_text(value: object) -> bool:
 
 
 def _is_shape(value: object) -> bool:
-    return isinstance(value, list) and all(_is_count(each, 1) for each in value)
+    return isinstance(value, list) and all(whole(each, 1) for each in value)
 
 
 def _is_counts(value: object) -> bool:
-    return isinstance(value, dict) and all(map(_is_count, value.values()))
+    return isinstance(value, dict) and all(map(whole, value.values()))
 
 
 def _is_classes(value: object) -> bool:

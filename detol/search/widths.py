@@ -17,6 +17,8 @@ FORECAST = "forecast_epoch_seconds"
 
 LOST_RANKS = "ranks_lost"
 """Fact of a trial that went on with fewer ranks than it had begun with: which were lost, and where."""
+WIDTH_NOW = "width_now"
+"""Fact of such a trial: how many were left at its end."""
 
 
 def width_at(trial: Trial, epoch: int) -> int:

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 import sqlalchemy as sa
 
 from detol.errors import ResultsError
+from detol.results.rules import whole
 from detol.results.schema import REVISIONS, data_sets, recipes, reports, searches, steps, topologies, trials
 
 FORMAT = "detol-results"
@@ -133,11 +134,6 @@ def escaped(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
-def whole(value: object, least: int = -(2**63)) -> bool:
-    """Return whether a value is a whole number that every database can hold."""
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63
-
-
 def typed(row: object, table: str, where: str) -> Row:
     """Return the columns of a row that travel; one that is missing takes its default.
 
@@ -181,5 +177,5 @@ def _fits(value: object, column: sa.Column[Any]) -> bool:
             isinstance(value, int) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
         )
     if kind is int:
-        return whole(value)
+        return whole(value, -(2**63))
     return isinstance(value, kind)

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from detol.errors import ResultsError
-from detol.results.exchange.bundle import STRUCTURED, Bundle, ListBundle, Row, check_header, typed, whole
+from detol.results.exchange.bundle import STRUCTURED, Bundle, ListBundle, Row, check_header, typed
+from detol.results.rules import whole
 
 
 def write(bundle: Bundle, path: Path) -> None:
@@ -75,7 +76,7 @@ def _trial(given: Any, where: str) -> Row:
     row = typed(_closed(given), "trials", where)
     place = f"{where}, trial {row['number']}"
     parents = given.get("parents", [])
-    if not isinstance(parents, list) or not all(whole(number, 0) for number in parents):
+    if not isinstance(parents, list) or not all(whole(number) for number in parents):
         raise ResultsError(f"{place}: parents is a list of numbers, got {parents!r}"[:300])
     row["parents"] = parents
     row["reports"] = [typed(_closed(report), "reports", place) for report in _rows(given, "reports", place)]
