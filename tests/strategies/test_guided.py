@@ -5,6 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
+from detol.embedding.features import features, levels
+from detol.embedding.light import light
+from detol.embedding.paths import path_statistics
 from detol.errors import UsageError
 from detol.graph.ops import op
 from detol.graph.topology import chain
@@ -14,6 +17,7 @@ from detol.spaces.decisions import Choice
 from detol.spaces.space import DecisionSpace
 from detol.strategies.guided import Guided
 from detol.strategies.guided import strategy as module
+from detol.strategies.guided.encoder import is_path_statistic
 from detol.strategies.guided.pool import Pool, pool_of
 from detol.strategies.random_search import RandomSearch
 
@@ -215,6 +219,33 @@ def test_embeddings_are_features(embedding):
     kept = pool.structural(rows[:9], rows[:9])
     pool.compact(range(9))
     assert pool.structural(rows[:9], rows[:9]).shape == kept.shape
+
+
+def test_either_sees_graphs_as_off_and_as_paths_do():
+    space = catalogue.load("image_dag")
+    pools = {embedding: Pool(space, embedding) for embedding in ("off", "paths", "either")}
+    for pool in pools.values():
+        pool.add([space.sample(np.random.default_rng(n)) for n in range(30)])
+        pool.settle()
+    rows, both = np.arange(30), pools["either"]
+    assert (both.views, pools["paths"].views) == (2, 1)
+    hamming, apart = both.distances(rows, rows)
+    for view, name in enumerate(("off", "paths")):
+        one = pools[name]
+        assert apart[view] == pytest.approx(one.structural(rows, rows), abs=1e-4)
+        assert both.linear(rows, rows, view) == pytest.approx(one.linear(rows, rows), abs=1e-5)
+        assert both.linear_lengths()[view] == pytest.approx(np.diag(one.linear(rows, rows)), abs=1e-5)
+    assert hamming == pytest.approx(pools["off"].hamming(rows, rows))
+
+
+def test_path_statistics_are_told_from_other_figures():
+    """By name, from what the module that makes them gives."""
+    space = catalogue.load("image_dag")
+    topology = space.decode(space.references["residual"])
+    made = {role + name for graph, role in levels(light(topology)) for name in path_statistics(graph)}
+    every = set(features(topology).figures)
+    assert made == {name for name in every if is_path_statistic(name)}
+    assert every > made
 
 
 def test_guided_searches_with_path_statistics():

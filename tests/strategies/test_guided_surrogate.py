@@ -1,5 +1,7 @@
 """The surrogate against closed forms and against scikit-learn."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -37,7 +39,7 @@ def test_posterior_without_mean_or_scale_is_scikit_learns():
     precomputed = PairwiseKernel(metric=lambda a, b, **_: float(kernel(a[None], b[None])[0, 0]))
     model = GaussianProcessRegressor(precomputed, alpha=ONE.noise + 1e-6, optimizer=None).fit(x, values)
     mean, deviation = model.predict(new, return_std=True)
-    own = (new**2).sum(1)
+    own = [(new**2).sum(1)]
     posterior = Posterior([(ONE, 1.0)], distances(x, x), distances(x, new), values, own)
     member = posterior.members[0]
     # The constant mean that the data choose shifts both by little; take it out by its closed form.
@@ -88,7 +90,7 @@ def test_the_linear_term_is_dropped_where_scores_do_not_follow_it():
 def test_believing_equals_conditioning_on_the_mean():
     x, new = points(10), points(25, seed=2)
     values = standardised(np.sin(3 * x[:, 0]).astype(float))
-    own = (new**2).sum(1)
+    own = [(new**2).sum(1)]
     stepwise = Posterior([(ONE, 1.0)], distances(x, x), distances(x, new), values, own)
     stepwise.believe(4, distances(new[4:5], new)[0])
     both = np.vstack([x, new[4:5]])
@@ -114,3 +116,28 @@ def test_warp_spreads_the_good_and_keeps_the_order():
     assert (warped[4] - warped[3]) > (warped[1] - warped[0]) / 10
     assert np.isfinite(log_regret(np.zeros(3))).all()
     assert standardised(np.zeros(3)).tolist() == [0, 0, 0]
+
+
+def test_results_tell_which_view_of_graphs_counts():
+    """Values that follow one view alone: its settings get nearly all the weight, though the first one is favoured."""
+    x, other = points(40), points(40, seed=3)
+    first, second = distances(x, x), distances(other, other)
+    both = Distances(
+        np.zeros_like(first.hamming), first.structural, first.linear, ((second.structural, second.linear),)
+    )
+    settings = [replace(ONE, mix=0.0, linear=0.0, view=view) for view in (0, 1)]
+    for rows, view in ((x, 0), (other, 1)):
+        values = standardised(np.sin(4 * rows[:, 0]).astype(float))
+        ((found, weight), *_) = best_members(settings, both, values, 2)
+        assert found.view == view
+        assert weight > 0.9
+
+
+def test_without_evidence_the_first_view_is_favoured():
+    """By e^2, where both views are the same."""
+    x = points(10)
+    one = distances(x, x)
+    both = Distances(one.hamming, one.structural, one.linear, ((one.structural, one.linear),))
+    members = best_members([ONE, replace(ONE, view=1)], both, standardised(x[:, 0].astype(float)), 2)
+    assert [setting.view for setting, _ in members] == [0, 1]
+    assert members[0][1] / members[1][1] == pytest.approx(np.exp(2))

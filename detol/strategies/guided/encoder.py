@@ -14,8 +14,15 @@ from detol.graph.topology import Topology
 from detol.search.protocols import SearchSpace
 from detol.spaces.decisions import Choice, Decisions, Option
 
-EMBEDDINGS = ("off", "paths", "svge")
+EMBEDDINGS = ("off", "paths", "either", "svge")
 """What an encoder may know beyond counts."""
+PATH_STATISTICS = frozenset(
+    {
+        *("path_least", "path_most", "path_mean", "path_none", "path_reach"),
+        *("flow_mean", "flow_spread", "flow_none", "flow_gain", "width", "density"),
+    }
+)
+"""What :func:`detol.embedding.paths.path_statistics` gives."""
 CLOSED = -1.0
 """Stands in place of an option where a choice is not open."""
 
@@ -25,8 +32,9 @@ class Encoder:
 
     Args:
         space: its choices are read from ``choices`` where it has them, and otherwise learnt as they are met.
-        embedding: ``off``; ``paths``: figures hold path statistics as well (:mod:`detol.embedding.paths`); ``svge``:
-            these, and the vector of the learned encoder (:mod:`detol.embedding.autoencoder`).
+        embedding: ``off``; ``paths`` and ``either``: figures hold path statistics as well
+            (:mod:`detol.embedding.paths`); ``svge``: these, and the vector of the learned encoder
+            (:mod:`detol.embedding.autoencoder`).
 
     Attributes:
         columns: the place of each choice in a row of options, by name.
@@ -87,6 +95,11 @@ class Encoder:
         self.columns[choice.name] = len(self.columns)
         self.ordered.append(ordered)
         self._places.append({option: n / steps if ordered else float(n) for n, option in enumerate(options)})
+
+
+def is_path_statistic(name: str) -> bool:
+    """Return whether a figure is one of those that ``off`` goes without."""
+    return name.removeprefix("cell/").partition(":")[0] in PATH_STATISTICS
 
 
 def quantity(options: Sequence[Option]) -> bool:

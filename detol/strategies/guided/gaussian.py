@@ -17,27 +17,51 @@ from scipy.linalg import solve_triangular
 from detol.embedding.graph_features import Floats
 from detol.strategies.guided.acquisition import expected_improvement
 from detol.strategies.guided.kernels import Settings, mixture
+from detol.strategies.guided.pool import Pool
 
 MEAN_PRECISION = 0.1
 """Prior precision of the constant mean, in units of the kernel's scale."""
 SCALE_WEIGHT = 2.0
 """The prior scale (1) counts as so many observations."""
 JITTER = 1e-6
+DOUBT = 2.0
+"""Log odds against a further view of the graphs, before anything is observed: few results speak for any by chance."""
 
 Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Distances:
-    """Distances between two sets of rows, all of one shape; see :class:`detol.strategies.guided.pool.Pool`."""
+    """Distances between two sets of rows, all of one shape; see :class:`detol.strategies.guided.pool.Pool`.
+
+    Attributes:
+        hamming: of the decisions.
+        structural: squared distances of the graphs, in the first view of them.
+        linear: inner products of the figures, in the first view.
+        more: both for each further view.
+    """
 
     hamming: Floats
     structural: Floats
     linear: Floats
+    more: tuple[tuple[Floats, Floats], ...] = ()
+
+    def seen(self, view: int) -> tuple[Floats, Floats, Floats]:
+        """Return what :func:`detol.strategies.guided.kernels.mixture` takes, in one view of the graphs."""
+        return (self.hamming, *((self.structural, self.linear), *self.more)[view])
 
     def __getitem__(self, where: Any) -> "Distances":
         """Return a part, as an array does."""
-        return Distances(self.hamming[where], self.structural[where], self.linear[where])
+        more = tuple((structural[where], linear[where]) for structural, linear in self.more)
+        return Distances(self.hamming[where], self.structural[where], self.linear[where], more)
+
+
+def distances(pool: Pool, left: Sequence[int] | NDArray[np.intp], right: NDArray[np.intp]) -> Distances:
+    """Return the distances of some rows of a pool to others, in all its views of graphs."""
+    hamming, structural = pool.distances(left, right)
+    (first, *rest), places = structural, np.asarray(left, np.intp)
+    more = tuple((apart, pool.linear(places, right, view)) for view, apart in enumerate(rest, 1))
+    return Distances(hamming, first, pool.linear(places, right), more)
 
 
 @dataclass(slots=True)
@@ -66,7 +90,7 @@ def evidence(settings: Sequence[Settings], among: Distances, values: Doubles) ->
         values: what was observed, (n,), of mean 0 and variance about 1.
     """
     count = len(values)
-    covariance = np.stack([mixture(s, among.hamming, among.structural, among.linear) for s in settings]).astype(float)
+    covariance = np.stack([mixture(s, *among.seen(s.view)) for s in settings]).astype(float)
     covariance += (np.array([s.noise for s in settings]) + JITTER)[:, None, None] * np.eye(count)
     factor = np.linalg.cholesky(covariance)
     right = np.broadcast_to(np.stack([np.ones(count), values], 1), (len(settings), count, 2))
@@ -89,7 +113,7 @@ class Posterior:
         among: distances among the observed (first) and the pending (then), (n + p, n + p).
         toward: distances of these to the candidates, (n + p, m).
         values: of the observed, (n,).
-        own: the linear kernel of each candidate with itself, (m,).
+        own: the linear kernel of each candidate with itself, (m,), for each view of graphs.
     """
 
     def __init__(
@@ -98,7 +122,7 @@ class Posterior:
         among: Distances,
         toward: Distances,
         values: Doubles,
-        own: Floats,
+        own: Sequence[Floats],
     ) -> None:
         self.members = [_condition(s, w, among, toward, values, own) for s, w in settings]
         self._toward = toward
@@ -115,7 +139,7 @@ class Posterior:
         """Count candidate ``place`` as pending; ``toward`` has its distances to all candidates, (m,)."""
         for member in self.members:
             column = member.half[:, place]
-            row = mixture(member.settings, toward.hamming, toward.structural, toward.linear) - column @ member.half
+            row = mixture(member.settings, *toward.seen(member.settings.view)) - column @ member.half
             pivot = max(float(member.variance[place]), 1e-6) + member.settings.noise + JITTER
             new = row / np.float32(np.sqrt(pivot))
             member.half = np.vstack([member.half, new[None]])
@@ -123,10 +147,10 @@ class Posterior:
 
 
 def _condition(
-    settings: Settings, weight: float, among: Distances, toward: Distances, values: Doubles, own: Floats
+    settings: Settings, weight: float, among: Distances, toward: Distances, values: Doubles, own: Sequence[Floats]
 ) -> _Member:
     count, every = len(values), len(among.hamming)
-    covariance = mixture(settings, among.hamming, among.structural, among.linear).astype(float)
+    covariance = mixture(settings, *among.seen(settings.view)).astype(float)
     covariance[np.diag_indices(every)] += settings.noise + JITTER
     factor = np.linalg.cholesky(covariance)
     right = np.stack([np.ones(count), values], 1)
@@ -134,10 +158,10 @@ def _condition(
     precision = ones @ ones + MEAN_PRECISION
     level = (ones @ seen) / precision
     rest = seen - level * ones
-    across = mixture(settings, toward.hamming, toward.structural, toward.linear)
+    across = mixture(settings, *toward.seen(settings.view))
     half = solve_triangular(factor.astype(np.float32), across, lower=True, check_finite=False)
     mean = np.float32(level) + rest.astype(np.float32) @ half[:count]
-    variance = 1 + np.float32(settings.linear) * own - np.einsum("ij,ij->j", half, half)
+    variance = 1 + np.float32(settings.linear) * own[settings.view] - np.einsum("ij,ij->j", half, half)
     scale = float((seen @ seen - (ones @ seen) ** 2 / precision + SCALE_WEIGHT) / (count + SCALE_WEIGHT))
     return _Member(settings, weight, half, mean.astype(np.float32), variance.astype(np.float32), scale)
 
@@ -146,7 +170,7 @@ def best_members(
     settings: Sequence[Settings], among: Distances, values: Doubles, most: int
 ) -> Sequence[tuple[Settings, float]]:
     """Return at most ``most`` settings of most evidence, with weights in proportion to it that add up to 1."""
-    logs = evidence(settings, among, values)
+    logs = evidence(settings, among, values) - DOUBT * np.array([setting.view for setting in settings])
     order = np.argsort(-logs, kind="stable")[:most]
     weights = np.exp(logs[order] - logs[order[0]])
     kept = weights > 0.02

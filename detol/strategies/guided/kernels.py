@@ -27,6 +27,7 @@ class Settings:
         mix: share of the Hamming term, in [0, 1].
         linear: variance of the linear term, >= 0.
         noise: variance of what is a row's own, > 0.
+        view: which of the pool's views of graphs the structural and the linear term compare.
     """
 
     decisions: float
@@ -34,6 +35,7 @@ class Settings:
     mix: float
     linear: float
     noise: float
+    view: int = 0
 
 
 def mixture(settings: Settings, hamming: Floats, structural: Floats, linear: Floats | None) -> Floats:
@@ -48,17 +50,18 @@ def mixture(settings: Settings, hamming: Floats, structural: Floats, linear: Flo
     return total
 
 
-def spread(count: int, *, prior: bool = True, graphs: bool = True) -> Sequence[Settings]:
+def spread(count: int, *, prior: bool = True, graphs: bool = True, views: int = 1) -> Sequence[Settings]:
     """Return settings spread evenly over the plausible ranges (a Sobol sequence, always the same).
 
     Args:
         count: how many, >= 1.
         prior: whether some have a linear term.
         graphs: whether some have a structural term.
+        views: of graphs, >= 1: the settings take turns.
     """
     drawn = qmc.Sobol(5, seed=1, scramble=True).random(1 << max(0, count - 1).bit_length())[:count]
     found = []
-    for decisions, like, mix, linear, noise in drawn:
+    for place, (decisions, like, mix, linear, noise) in enumerate(drawn):
         found.append(
             Settings(
                 decisions=_between(decisions, *DECISIONS),
@@ -68,6 +71,7 @@ def spread(count: int, *, prior: bool = True, graphs: bool = True) -> Sequence[S
                 if not prior or linear < NO_PRIOR
                 else _between((linear - NO_PRIOR) / (1 - NO_PRIOR), *LINEAR),
                 noise=_between(noise, *NOISE),
+                view=place % views,
             )
         )
     return found

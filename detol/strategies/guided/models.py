@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from detol.embedding.graph_features import Floats
 from detol.strategies.guided.forest import Forest
-from detol.strategies.guided.gaussian import Distances, Posterior, best_members
+from detol.strategies.guided.gaussian import Posterior, best_members, distances
 from detol.strategies.guided.kernels import Settings
 from detol.strategies.guided.pool import Pool
 
@@ -72,16 +72,13 @@ class GaussianModel:
         self._pool, self._candidates = pool, candidates
         known = [*seen, *pending]
         places = np.asarray(known, np.intp)
-        toward = self._distances(known)
-        if len(candidates) == len(pool):  # what is known is among them
-            among = Distances(toward.hamming[:, places], toward.structural[:, places], pool.linear(places, places))
-        else:
-            among = Distances(
-                pool.hamming(places, places), pool.structural(places, places), pool.linear(places, places)
-            )
+        toward = distances(pool, known, candidates)
+        whole = len(candidates) == len(pool)  # what is known is among them
+        among = toward[:, places] if whole else distances(pool, places, places)
         some = _compared(values)
         chosen = best_members(settings, among[np.ix_(some, some)], values[some], most)
-        self._posterior = Posterior(chosen, among, toward, values, pool.linear_lengths()[candidates])
+        own = [lengths[candidates] for lengths in pool.linear_lengths()]
+        self._posterior = Posterior(chosen, among, toward, values, own)
         self._place = {int(row): place for place, row in enumerate(candidates)}
         self._improvement: Floats | None = None
 
@@ -93,12 +90,8 @@ class GaussianModel:
 
     def believe(self, row: int) -> None:
         """Count a candidate as observed at its mean."""
-        self._posterior.believe(self._place[row], self._distances([row])[0])
+        self._posterior.believe(self._place[row], distances(self._pool, [row], self._candidates)[0])
         self._improvement = None
-
-    def _distances(self, rows: Sequence[int]) -> Distances:
-        hamming, structural = self._pool.distances(rows, self._candidates)
-        return Distances(hamming, structural, self._pool.linear(np.asarray(rows, np.intp), self._candidates))
 
 
 def _compared(values: NDArray[np.float64]) -> Rows:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from detol.embedding.graph_features import BUCKETS, Floats
 from detol.search.protocols import SearchSpace
 from detol.spaces.decisions import Decisions
-from detol.strategies.guided.encoder import CLOSED, Encoder
+from detol.strategies.guided.encoder import CLOSED, Encoder, is_path_statistic
+from detol.strategies.guided.view import View
 
 WHOLE = 20_000
 """Spaces of up to so many decision sequences are laid out as a whole."""
@@ -28,8 +29,8 @@ class Pool:
 
     Args:
         space: what the decisions belong to.
-        embedding: see :class:`detol.strategies.guided.encoder.Encoder`. Unless it is ``off``, structural distances are
-            the mean of those of the patterns, of the figures, and of the learned vectors where there are any.
+        embedding: see :class:`detol.strategies.guided.encoder.Encoder`; ``either`` has two views of the graphs, as by
+            ``off`` and as by ``paths``.
 
     Attributes:
         rows: the decisions, by number.
@@ -47,15 +48,18 @@ class Pool:
         self._patterns = np.zeros((256, BUCKETS), np.float32)
         self._figures = np.zeros((256, 0), np.float32)
         self._vectors = np.zeros((256, 0), np.float32)
-        self._structure = np.zeros((0, 0), np.float32)
-        self._spread = 1.0
-        self._lengths = np.zeros(0, np.float32)
-        self._linear = np.zeros((0, 0), np.float32)
-        self._known: OrderedDict[int, tuple[Floats, Floats]] = OrderedDict()
+        self._views: list[View] = []
+        self._settled = 0  # rows that the views are of
+        self._known: OrderedDict[int, tuple[Floats, tuple[Floats, ...]]] = OrderedDict()
 
     def __len__(self) -> int:
         """Return how many rows there are."""
         return len(self.rows)
+
+    @property
+    def views(self) -> int:
+        """How many views of its graphs it has."""
+        return 2 if self._encoder.embedding == "either" else 1
 
     @property
     def width(self) -> int:
@@ -104,21 +108,18 @@ class Pool:
 
     def settle(self) -> None:
         """Bring means, spreads and lengths up to date with the rows."""
-        count = len(self.rows)
-        if len(self._lengths) == count:
+        count, embedding = len(self.rows), self._encoder.embedding
+        if self._settled == count:
             return
         self._known.clear()
-        figures = self._figures[:count].astype(np.float64)
-        deviation = figures.std(axis=0)
-        kept = deviation > 1e-9
-        scaled = (figures[:, kept] - figures[:, kept].mean(axis=0)) / deviation[kept]
-        self._linear = (scaled / np.sqrt(max(1, scaled.shape[1]))).astype(np.float32)
-        self._structure = self._patterns[:count]
-        if self._encoder.embedding != "off":
-            blocks = [self._structure, self._linear, *([self._vectors[:count]] if self._vectors.shape[1] else [])]
-            self._structure = np.hstack([block / np.sqrt(np.float32(_spread(block))) for block in blocks])
-        self._lengths = np.einsum("ij,ij->i", self._structure, self._structure)
-        self._spread = _spread(self._structure)
+        figures, patterns = self._figures[:count], self._patterns[:count]
+        self._views = []
+        if embedding in ("off", "either"):
+            plain = [not is_path_statistic(name) for name in self._names]
+            self._views.append(View(patterns, figures[:, np.flatnonzero(plain)]))
+        if embedding != "off":
+            self._views.append(View(patterns, figures, self._vectors[:count], wide=True))
+        self._settled = count
 
     def compact(self, rows: Iterable[int]) -> dict[int, int]:
         """Keep some rows of a growing pool alone; return their new numbers by the old ones. Settles the pool."""
@@ -128,7 +129,7 @@ class Pool:
         self._figures, self._vectors = self._figures[places], self._vectors[places]
         self.rows = [self.rows[row] for row in old]
         self._place = {decisions: row for row, decisions in enumerate(self.rows)}
-        self._lengths = np.zeros(0, np.float32)
+        self._settled = 0
         self.settle()
         return {row: number for number, row in enumerate(old)}
 
@@ -150,39 +151,45 @@ class Pool:
                 total += x != y
         return total / np.float32(max(1, len(self._encoder.ordered)))
 
-    def structural(self, left: NDArray[np.intp], right: NDArray[np.intp] | slice) -> Floats:
-        """Return squared distances of the patterns, 1 on average over the pool."""
-        a, b = self._structure[left], self._structure[right]
-        squares = self._lengths[left][:, None] + self._lengths[right][None, :] - 2 * (a @ b.T)
-        return np.asarray(np.maximum(squares, 0) / np.float32(self._spread), np.float32)
+    def structural(self, left: NDArray[np.intp], right: NDArray[np.intp] | slice, view: int = 0) -> Floats:
+        """Return squared distances of the graphs, 1 on average over the pool."""
+        return self._views[view].structural(left, right)
 
-    def linear(self, left: NDArray[np.intp], right: NDArray[np.intp] | slice) -> Floats:
+    def linear(self, left: NDArray[np.intp], right: NDArray[np.intp] | slice, view: int = 0) -> Floats:
         """Return inner products of the standardised figures, divided by their number."""
-        return np.asarray(self._linear[left] @ self._linear[right].T, np.float32)
+        return self._views[view].linear(left, right)
 
     @property
     def figures(self) -> Floats:
         """The figures of all rows, standardised, divided by the root of their number: float32 (rows, figures)."""
-        return self._linear
+        return self._views[0].figures
 
-    def linear_lengths(self) -> Floats:
-        """Return the linear kernel of each row with itself."""
-        return np.asarray(np.einsum("ij,ij->i", self._linear, self._linear), np.float32)
+    def linear_lengths(self) -> Sequence[Floats]:
+        """Return the linear kernel of each row with itself, for each view."""
+        return [np.asarray(np.einsum("ij,ij->i", view.figures, view.figures), np.float32) for view in self._views]
 
-    def distances(self, left: Sequence[int], right: NDArray[np.intp]) -> tuple[Floats, Floats]:
-        """Return Hamming and structural distances of some rows to others; to a whole space they are remembered."""
+    def distances(
+        self, left: Sequence[int] | NDArray[np.intp], right: NDArray[np.intp]
+    ) -> tuple[Floats, tuple[Floats, ...]]:
+        """Return Hamming distances of some rows to others, and the structural ones in each view.
+
+        To a whole space they are remembered.
+        """
         if not self.whole or len(right) < len(self.rows):
             places = np.asarray(left, np.intp)
-            return self.hamming(places, right), self.structural(places, right)
+            return self.hamming(places, right), tuple(view.structural(places, right) for view in self._views)
         for row in left:
             if row not in self._known:
                 # One row at a time: the last digits of a matrix product depend on its shape, and whether a row is
                 # remembered depends on what else runs in this process.
                 place = np.asarray([row], np.intp)
-                self._known[row] = self.hamming(place, slice(None))[0], self.structural(place, slice(None))[0]
+                seen = tuple(view.structural(place, slice(None))[0] for view in self._views)
+                self._known[row] = self.hamming(place, slice(None))[0], seen
         for row in left:
             self._known.move_to_end(row)
-        answer = np.stack([self._known[row][0] for row in left]), np.stack([self._known[row][1] for row in left])
+        known = [self._known[row] for row in left]
+        seen = tuple(np.stack([apart[1][view] for apart in known]) for view in range(self.views))
+        answer = np.stack([apart[0] for apart in known]), seen
         while len(self._known) > COLUMNS:
             self._known.popitem(last=False)
         return answer
@@ -205,13 +212,6 @@ def pool_of(space: SearchSpace, embedding: str = "off") -> Pool:
         found.whole = True
         known[embedding] = found
     return known[embedding]
-
-
-def _spread(rows: Floats) -> float:
-    """Return the mean squared distance of two rows: what all rows share does not count."""
-    lengths = np.einsum("ij,ij->i", rows, rows)
-    mean = rows.mean(axis=0, dtype=np.float64)
-    return max(2 * float(lengths.mean(dtype=np.float64) - mean @ mean), 1e-6)
 
 
 def _grown(array: Floats, tall: int, wide: int, fill: float) -> Floats:

@@ -73,8 +73,8 @@ class SourcePosterior:
     ) -> None:
         self._pool, self._settings, self.weight, self.place = pool, settings, weight, place
         rows, count = source.rows, len(source.rows)
-        distances = _distances(pool, rows)
-        toward = mixture(settings, distances.hamming, distances.structural, distances.linear)
+        apart = _distances(pool, rows)
+        toward = mixture(settings, *apart.seen(settings.view))
         among = toward[:, rows].astype(float)
         among[np.diag_indices(count)] += settings.noise + JITTER
         factor = np.linalg.cholesky(among)
@@ -87,7 +87,7 @@ class SourcePosterior:
         spread = (seen @ seen - (ones @ seen) ** 2 / precision + SCALE_WEIGHT) / (count + SCALE_WEIGHT)
         self._scale = np.float32(spread)
         self.mean = np.asarray(np.float32(level) + (seen - level * ones).astype(np.float32) @ self._half, np.float32)
-        prior = 1 + np.float32(settings.linear) * pool.linear_lengths() + self._own
+        prior = 1 + np.float32(settings.linear) * pool.linear_lengths()[settings.view] + self._own
         left = prior - np.einsum("ij,ij->j", self._half, self._half)
         self.variance = np.asarray(np.maximum(left, 1e-6) * self._scale, np.float32)
         self.best = float(self.mean[rows].max())
@@ -98,7 +98,7 @@ class SourcePosterior:
         missing = [row for row in rows if row not in self._known]
         for row in missing:
             apart = _distances(self._pool, np.asarray([row], np.intp))
-            column = mixture(self._settings, apart.hamming, apart.structural, apart.linear)[0]
+            column = mixture(self._settings, *apart.seen(self._settings.view))[0]
             column -= self._half[:, row] @ self._half
             column[row] += self._own
             self._known[row] = np.asarray(column * self._scale, np.float32)
@@ -141,6 +141,10 @@ def _distances(pool: Pool, rows: NDArray[np.intp]) -> Distances:
         pool.hamming(rows, everything),
         pool.structural(rows, everything),
         pool.linear(rows, everything),
+        tuple(
+            (pool.structural(rows, everything, view), pool.linear(rows, everything, view))
+            for view in range(1, pool.views)
+        ),
     )
 
 

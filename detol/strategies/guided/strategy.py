@@ -89,8 +89,9 @@ class Guided(Proposer):
         thrift: power of the seconds of an epoch by which expected improvement is divided, in [0, 1]: 0 when trainings
             are counted, 1 when time is.
         embedding: what the surrogate knows of a graph beyond counts of its patterns: ``off``, ``paths`` (path
-            statistics) or ``svge`` (these, and the vector of the learned encoder). ``None``: ``paths`` with a warm
-            start, whose records are enough to tell what they are worth, ``off`` without one.
+            statistics), ``either`` (the results so far tell whether with or without these) or ``svge`` (these, and the
+            vector of the learned encoder). ``None``: ``paths`` with a warm start, whose records are enough to tell what
+            they are worth, ``either`` without one.
         warm: records of other data sets: they propose from the first trial on, as far as the results bear them out
             (:mod:`detol.strategies.guided.transfer`).
         seed: of all random numbers.
@@ -129,14 +130,14 @@ class Guided(Proposer):
         if not 0 <= thrift <= 1:
             raise UsageError(f"guided takes thrift in [0, 1], got {thrift}")
         if embedding is None:
-            embedding = "paths" if usable(space, warm) else "off"
+            embedding = "paths" if usable(space, warm) else "either"
         if embedding not in EMBEDDINGS:
             raise unknown("embedding", embedding, EMBEDDINGS)
         self._initial, self._warp, self._local, self._members = initial, warp, local, members
         self._thrift = thrift
         self._seconds: dict[int, float] = {}  # of an epoch, by row
-        self._settings = spread(SETTINGS, prior=prior, graphs=paths)
         self._pool = pool_of(space, embedding)
+        self._settings = spread(SETTINGS, prior=prior, graphs=paths, views=self._pool.views)
         self._references = list(space.references.values()) if references else []
         self._seen: list[int] = []  # rows told, in the order of ``_scores``
         self._scores: list[float] = []  # minus infinity where a trial failed by its own fault

@@ -15,7 +15,7 @@ from scipy.linalg import solve_triangular
 
 from detol.embedding.graph_features import Floats
 from detol.strategies.guided.acquisition import expected_improvement
-from detol.strategies.guided.gaussian import MEAN_PRECISION, SCALE_WEIGHT, Distances, evidence
+from detol.strategies.guided.gaussian import MEAN_PRECISION, SCALE_WEIGHT, Distances, distances, evidence
 from detol.strategies.guided.kernels import Settings, mixture
 from detol.strategies.guided.models import COMPARED, Rows
 from detol.strategies.guided.pool import Pool
@@ -85,7 +85,7 @@ class TransferModel:
         settings: Sequence[Settings],
     ) -> None:
         self._pool, self._candidates = pool, candidates
-        self._own = pool.linear_lengths()[candidates]
+        self._own = [lengths[candidates] for lengths in pool.linear_lengths()]
         self._seen, self._values = list(seen), values
         if len(self._seen):
             chosen, self.trust = _chosen(pool, sources, self._seen, values, settings)
@@ -132,14 +132,14 @@ class TransferModel:
     def _kernel(self, prior: _Prior, rows: Sequence[int]) -> Floats:
         """Return a member's prior covariance of some rows with all rows of the pool."""
         apart = _distances(self._pool, rows)
-        rest = mixture(prior.settings, apart.hamming, apart.structural, apart.linear)
+        rest = mixture(prior.settings, *apart.seen(prior.settings.view))
         if prior.source is None:
             return rest
         share = np.float32(prior.rho**2)
         return np.asarray(share * prior.source.covariance(rows) + (1 - share) * rest, np.float32)
 
     def _condition(self, prior: _Prior, known: Sequence[int]) -> _Member:
-        own = 1 + np.float32(prior.settings.linear) * self._own
+        own = 1 + np.float32(prior.settings.linear) * self._own[prior.settings.view]
         mean = np.zeros(len(self._candidates), np.float32)
         if prior.source is not None:
             share = np.float32(prior.rho**2)
@@ -177,7 +177,7 @@ def _chosen(
     among = _distances(pool, rows)[:, places]
     if len(rows) > FEW:
         settings = [settings[int(place)] for place in np.argsort(-evidence(settings, among, values))[:BEST]]
-    kernels = np.stack([mixture(s, among.hamming, among.structural, among.linear) for s in settings]).astype(float)
+    kernels = np.stack([mixture(s, *among.seen(s.view)) for s in settings]).astype(float)
     # What sources of little weight leave is the search's own.
     share = (1 - ALONE) / max(1.0, sum(source.weight for source in sources))
     own = 1 - share * sum(source.weight for source in sources)
@@ -250,8 +250,7 @@ def _weighed(
 
 
 def _distances(pool: Pool, rows: Sequence[int]) -> Distances:
-    hamming, structural = pool.distances(rows, np.arange(len(pool)))
-    return Distances(hamming, structural, pool.linear(np.asarray(rows, np.intp), slice(None)))
+    return distances(pool, rows, np.arange(len(pool)))
 
 
 def _compared(values: Doubles) -> NDArray[np.intp]:
