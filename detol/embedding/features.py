@@ -13,7 +13,7 @@ import numpy as np
 
 from detol.embedding.graph_features import BUCKETS, Floats, GraphFeatures, graph_features
 from detol.embedding.light import Light, light
-from detol.embedding.paths import path_statistics
+from detol.embedding.paths import PATH_STATISTICS, path_statistics
 from detol.embedding.size import NOMINAL, size
 from detol.graph.shapes import Shape
 from detol.graph.topology import Topology
@@ -61,6 +61,11 @@ def levels(top: Light) -> Sequence[tuple[Light, str]]:
                 met.add(id(node))
                 waiting.append((node, "cell/"))
     return waiting
+
+
+def is_path_statistic(name: str) -> bool:
+    """Return whether a figure is of the paths at some level, not a count, a depth or a cost."""
+    return name.removeprefix("cell/").partition(":")[0] in PATH_STATISTICS
 
 
 def vector(topology: Topology, shape: Sequence[int] = NOMINAL["image"]) -> Floats:

@@ -23,6 +23,14 @@ from detol.graph.ops import KINDS, Operation
 POOLED = 0.4
 """Share of the variance that is left after pooling: between 1/9 (no correlation of neighbours) and 1."""
 
+PATH_STATISTICS = frozenset(
+    {
+        *("path_least", "path_most", "path_mean", "path_none", "path_reach"),
+        *("flow_mean", "flow_spread", "flow_none", "flow_gain", "width", "density"),
+    }
+)
+"""What :func:`path_statistics` gives, by the part of a name before its group."""
+
 ALL, WEIGHTED = "all", "weighted"
 """Groups that every graph has: all operations, and those with weights."""
 

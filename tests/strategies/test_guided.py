@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from detol.embedding.features import features, levels
+from detol.embedding.features import features, is_path_statistic, levels
 from detol.embedding.light import light
 from detol.embedding.paths import path_statistics
 from detol.errors import UsageError
@@ -17,7 +17,6 @@ from detol.spaces.decisions import Choice
 from detol.spaces.space import DecisionSpace
 from detol.strategies.guided import Guided
 from detol.strategies.guided import strategy as module
-from detol.strategies.guided.encoder import is_path_statistic
 from detol.strategies.guided.pool import Pool, pool_of
 from detol.strategies.random_search import RandomSearch
 

@@ -279,3 +279,18 @@ def test_what_a_warm_search_knows_of_graphs_includes_path_statistics(space):
         )
     }
     assert kept == {"cold": "either", "too few that fit": "either", "warm": "paths", "as asked": "off"}
+
+
+@pytest.mark.parametrize("space", [SMALL, LARGE], ids=["whole", "gathered"])
+def test_a_warm_search_can_weigh_both_views_of_graphs(space, monkeypatch):
+    met = set()
+
+    class Watched(TransferModel):
+        def __init__(self, pool, sources, seen, values, pending, candidates, settings):
+            met.update(each.view for each in settings)
+            super().__init__(pool, sources, seen, values, pending, candidates, settings)
+
+    monkeypatch.setattr(module, "TransferModel", Watched)
+    found = run(Guided(space, warm=[source(space, sibling)], embedding="either", seed=1, identity=by_row), 12)
+    assert met == {0, 1}
+    assert len({candidate.decisions for candidate in found}) == 12

@@ -16,13 +16,6 @@ from detol.spaces.decisions import Choice, Decisions, Option
 
 EMBEDDINGS = ("off", "paths", "either", "svge")
 """What an encoder may know beyond counts."""
-PATH_STATISTICS = frozenset(
-    {
-        *("path_least", "path_most", "path_mean", "path_none", "path_reach"),
-        *("flow_mean", "flow_spread", "flow_none", "flow_gain", "width", "density"),
-    }
-)
-"""What :func:`detol.embedding.paths.path_statistics` gives."""
 CLOSED = -1.0
 """Stands in place of an option where a choice is not open."""
 
@@ -95,11 +88,6 @@ class Encoder:
         self.columns[choice.name] = len(self.columns)
         self.ordered.append(ordered)
         self._places.append({option: n / steps if ordered else float(n) for n, option in enumerate(options)})
-
-
-def is_path_statistic(name: str) -> bool:
-    """Return whether a figure is one of those that ``off`` goes without."""
-    return name.removeprefix("cell/").partition(":")[0] in PATH_STATISTICS
 
 
 def quantity(options: Sequence[Option]) -> bool:

@@ -17,15 +17,12 @@ from scipy.linalg import solve_triangular
 from detol.embedding.graph_features import Floats
 from detol.strategies.guided.acquisition import expected_improvement
 from detol.strategies.guided.kernels import Settings, mixture
-from detol.strategies.guided.pool import Pool
 
 MEAN_PRECISION = 0.1
 """Prior precision of the constant mean, in units of the kernel's scale."""
 SCALE_WEIGHT = 2.0
 """The prior scale (1) counts as so many observations."""
 JITTER = 1e-6
-DOUBT = 2.0
-"""Log odds against a further view of the graphs, before anything is observed: few results speak for any by chance."""
 
 Doubles = NDArray[np.float64]
 
@@ -54,14 +51,6 @@ class Distances:
         """Return a part, as an array does."""
         more = tuple((structural[where], linear[where]) for structural, linear in self.more)
         return Distances(self.hamming[where], self.structural[where], self.linear[where], more)
-
-
-def distances(pool: Pool, left: Sequence[int] | NDArray[np.intp], right: NDArray[np.intp]) -> Distances:
-    """Return the distances of some rows of a pool to others, in all its views of graphs."""
-    hamming, structural = pool.distances(left, right)
-    (first, *rest), places = structural, np.asarray(left, np.intp)
-    more = tuple((apart, pool.linear(places, right, view)) for view, apart in enumerate(rest, 1))
-    return Distances(hamming, first, pool.linear(places, right), more)
 
 
 @dataclass(slots=True)
@@ -169,8 +158,8 @@ def _condition(
 def best_members(
     settings: Sequence[Settings], among: Distances, values: Doubles, most: int
 ) -> Sequence[tuple[Settings, float]]:
-    """Return at most ``most`` settings of most evidence, with weights in proportion to it that add up to 1."""
-    logs = evidence(settings, among, values) - DOUBT * np.array([setting.view for setting in settings])
+    """Return at most ``most`` most likely settings, prior odds included, with weights that add up to 1."""
+    logs = evidence(settings, among, values) + [setting.log_prior for setting in settings]
     order = np.argsort(-logs, kind="stable")[:most]
     weights = np.exp(logs[order] - logs[order[0]])
     kept = weights > 0.02

@@ -2,10 +2,10 @@
 
 ``k(a, b) = mix * exp(-hamming(a, b) / l_d) + (1 - mix) * exp(-structural(a, b) / l_g) + linear * <a, b>``
 
-The first term compares decisions (Hamming distance, Ru et al. 2020, arXiv 1906.08878), the second the patterns of the
-live graphs, so that equal networks in several rows are close but not one. The linear term is the same as a prior mean
-that is linear in cheap figures (parameters, depth, counts of operations) with weights drawn from N(0, linear)
-(Rasmussen and Williams 2006, section 2.7); it is zero where the data do not speak for it.
+The first term compares decisions (Hamming distance, Ru et al. 2020, arXiv 1906.08878), the second the live graphs, in
+one of the pool's views of them, so that equal networks in several rows are close but not one. The linear term is the
+same as a prior mean that is linear in cheap figures (parameters, depth, counts of operations) with weights drawn from
+N(0, linear) (Rasmussen and Williams 2006, section 2.7); it is zero where the data do not speak for it.
 """
 
 from collections.abc import Sequence
@@ -36,6 +36,11 @@ class Settings:
     linear: float
     noise: float
     view: int = 0
+
+    @property
+    def log_prior(self) -> float:
+        """Log odds before anything is observed, the first view's settings at 0."""
+        return -DOUBT if self.view else 0.0
 
 
 def mixture(settings: Settings, hamming: Floats, structural: Floats, linear: Floats | None) -> Floats:
@@ -81,6 +86,8 @@ DECISIONS = (0.15, 1.5)
 GRAPHS = (0.1, 1.5)
 LINEAR = (0.05, 3.0)
 NOISE = (0.002, 0.3)
+DOUBT = 2.0
+"""Log odds against a further view of the graphs: few results speak for any by chance."""
 NO_PRIOR = 0.25
 """Share of the settings without a linear term."""
 

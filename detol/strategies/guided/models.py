@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from detol.embedding.graph_features import Floats
 from detol.strategies.guided.forest import Forest
-from detol.strategies.guided.gaussian import Posterior, best_members, distances
+from detol.strategies.guided.gaussian import Distances, Posterior, best_members
 from detol.strategies.guided.kernels import Settings
 from detol.strategies.guided.pool import Pool
 
@@ -92,6 +92,14 @@ class GaussianModel:
         """Count a candidate as observed at its mean."""
         self._posterior.believe(self._place[row], distances(self._pool, [row], self._candidates)[0])
         self._improvement = None
+
+
+def distances(pool: Pool, left: Sequence[int] | NDArray[np.intp], right: NDArray[np.intp]) -> Distances:
+    """Return the distances of some rows of a pool to others, in all its views of graphs: (left, right) each."""
+    hamming, structural = pool.distances(left, right)
+    (first, *rest), places = structural, np.asarray(left, np.intp)
+    more = tuple((apart, pool.linear(places, right, view)) for view, apart in enumerate(rest, 1))
+    return Distances(hamming, first, pool.linear(places, right), more)
 
 
 def _compared(values: NDArray[np.float64]) -> Rows:

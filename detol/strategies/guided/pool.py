@@ -12,10 +12,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from detol.embedding.features import is_path_statistic
 from detol.embedding.graph_features import BUCKETS, Floats
 from detol.search.protocols import SearchSpace
 from detol.spaces.decisions import Decisions
-from detol.strategies.guided.encoder import CLOSED, Encoder, is_path_statistic
+from detol.strategies.guided.encoder import CLOSED, Encoder
 from detol.strategies.guided.view import View
 
 WHOLE = 20_000
@@ -161,11 +162,11 @@ class Pool:
 
     @property
     def figures(self) -> Floats:
-        """The figures of all rows, standardised, divided by the root of their number: float32 (rows, figures)."""
+        """The first view's figures, standardised, divided by the root of their number: float32 (rows, figures)."""
         return self._views[0].figures
 
     def linear_lengths(self) -> Sequence[Floats]:
-        """Return the linear kernel of each row with itself, for each view."""
+        """Return the linear kernel of each row with itself, float32 (rows,), for each view."""
         return [np.asarray(np.einsum("ij,ij->i", view.figures, view.figures), np.float32) for view in self._views]
 
     def distances(

@@ -314,7 +314,9 @@ class Guided(Proposer):
         if not len(self._ranked):
             self._ranked = np.argsort(-sources[0].mean, kind="stable")
         candidates = self._open(max(1, len(seen) + len(waiting)), MEMBERS)
-        model = TransferModel(self._pool, sources, seen, values, waiting, candidates, self._settings[::2])
+        views = self._pool.views  # every second setting of each: with each source they are weighed at each correlation
+        some = [settings for place, settings in enumerate(self._settings) if place // views % 2 == 0]
+        model = TransferModel(self._pool, sources, seen, values, waiting, candidates, some)
         self._trust = model.trust
         return model
 

@@ -15,9 +15,9 @@ from scipy.linalg import solve_triangular
 
 from detol.embedding.graph_features import Floats
 from detol.strategies.guided.acquisition import expected_improvement
-from detol.strategies.guided.gaussian import MEAN_PRECISION, SCALE_WEIGHT, Distances, distances, evidence
+from detol.strategies.guided.gaussian import MEAN_PRECISION, SCALE_WEIGHT, Distances, evidence
 from detol.strategies.guided.kernels import Settings, mixture
-from detol.strategies.guided.models import COMPARED, Rows
+from detol.strategies.guided.models import COMPARED, Rows, distances
 from detol.strategies.guided.pool import Pool
 from detol.strategies.guided.source import JITTER, SourcePosterior
 
@@ -176,7 +176,8 @@ def _chosen(
     places = np.asarray(rows, np.intp)
     among = _distances(pool, rows)[:, places]
     if len(rows) > FEW:
-        settings = [settings[int(place)] for place in np.argsort(-evidence(settings, among, values))[:BEST]]
+        logs = evidence(settings, among, values) + [setting.log_prior for setting in settings]
+        settings = [settings[int(place)] for place in np.argsort(-logs)[:BEST]]
     kernels = np.stack([mixture(s, *among.seen(s.view)) for s in settings]).astype(float)
     # What sources of little weight leave is the search's own.
     share = (1 - ALONE) / max(1.0, sum(source.weight for source in sources))
@@ -246,7 +247,7 @@ def _weighed(
     logs = top + np.log(np.exp(exponents - top[:, None]).sum(1))
     logs -= np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(1) + 0.5 * np.log(precision)
     for place, (log, unit) in enumerate(zip(logs, UNITS[exponents.argmax(1)], strict=True)):
-        yield float(log + prior), _Prior(source, rho, settings[place], 0.0, float(unit))
+        yield float(log + prior + settings[place].log_prior), _Prior(source, rho, settings[place], 0.0, float(unit))
 
 
 def _distances(pool: Pool, rows: Sequence[int]) -> Distances:

@@ -12,8 +12,8 @@ class View:
     """Structural distances and inner products of figures between the rows of a pool.
 
     Args:
-        patterns: (rows, buckets).
-        figures: (rows, figures), as they are; those that are the same in all rows do not count.
+        patterns: float32 (rows, buckets).
+        figures: float32 (rows, figures), as they are; those that are the same in all rows do not count.
         vectors: learned ones, (rows, columns); none by default.
         wide: whether structural distances are the mean of those of the patterns, of the figures and of the vectors
             where there are any, not of the patterns alone.
@@ -36,13 +36,13 @@ class View:
         self._spread = _spread(self._structure)
 
     def structural(self, left: Rows, right: Rows) -> Floats:
-        """Return squared distances of the graphs, 1 on average over all rows."""
+        """Return squared distances of the graphs, 1 on average over all rows: float32 (left, right)."""
         a, b = self._structure[left], self._structure[right]
         squares = self._lengths[left][:, None] + self._lengths[right][None, :] - 2 * (a @ b.T)
         return np.asarray(np.maximum(squares, 0) / np.float32(self._spread), np.float32)
 
     def linear(self, left: Rows, right: Rows) -> Floats:
-        """Return inner products of the standardised figures, divided by their number."""
+        """Return inner products of the standardised figures, divided by their number: float32 (left, right)."""
         return np.asarray(self.figures[left] @ self.figures[right].T, np.float32)
 
 
