@@ -9,7 +9,8 @@ order, then chance. Most settings were chosen on other pairs of data sets: the 1
 contradict was changed after a look at ``reversed`` with the references here.
 
 ``--real``: searches of Fashion-MNIST by real training, cold and warm from a database that holds searches of digits and
-of a part of CIFAR-10, all in one space with one schedule. What is reported is how many trainings and seconds the warm
+of as many images of CIFAR-10, all in one space with one schedule. The searches in the database are longer
+(``--source-trials``): one of 30 trainings has not found out what is good on its own data. What is reported is how many trainings and seconds the warm
 search takes to the final validation accuracy of the cold one, by the cold one's. Each search has a GPU to itself, or
 its share of the cores. What is in ``--folder`` already is not run again.
 """
@@ -40,6 +41,8 @@ HERE = Path(__file__).resolve().parent
 SHARED = Path(os.environ.get("DETOL_SHARED", HERE.parents[1] / "shared")) / "data"
 SIBLINGS = {"cifar10": "cifar100", "cifar100": "cifar10"}
 MODES = ("cold", "warm", "reversed")
+SOURCES = ("cifar10", "digits")
+"""Searches in the database that real warm searches begin with."""
 DIGITS = 1_438
 """Rows that train and validate, of which a limit may be at most as large."""
 REACH = {"cifar10": (12.0, 91.55), "cifar100": (15.0, 73.2)}
@@ -62,8 +65,11 @@ def main() -> None:
     parser.add_argument("--real", action="store_true", help="searches by real training instead")
     parser.add_argument("--real-seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--real-trials", type=int, default=30, help="trainings of each real search")
+    parser.add_argument("--source-trials", type=int, default=100, help="trainings of each search in the database")
+    parser.add_argument("--source-rows", type=int, default=12_000, help="images of CIFAR-10 in the database's search")
+    parser.add_argument("--source-workers", type=int, default=3, help="of each search in the database, on a GPU")
     parser.add_argument("--epochs", type=int, default=6, help="of each real training")
-    parser.add_argument("--limit", type=int, default=0, help="rows of each data set at most (0: 6,000 of CIFAR-10)")
+    parser.add_argument("--limit", type=int, default=0, help="rows of each data set at most (0: as they are)")
     parser.add_argument("--space", default="image_cell", help="of the real searches")
     parser.add_argument("--workers", type=int, default=0, help="of each real search (0: by the GPUs or cores)")
     parser.add_argument("--lanes", type=int, default=0, help="real searches side by side (0: one a GPU, or 6)")
@@ -73,6 +79,7 @@ def main() -> None:
     if options.quick:
         options.seeds, options.trials, options.strategies = 2, 25, "guided"
         options.real_seeds, options.real_trials, options.epochs, options.limit = [1], 8, 2, 300
+        options.source_trials, options.source_workers = 8, 1
     figures = _Real(options).figures() if options.real else tabular(options)
     if options.to:
         options.to.write_text(json.dumps(figures) + "\n", encoding="utf-8")
@@ -161,7 +168,8 @@ class _Real:
         start, seeds = time.perf_counter(), self.options.real_seeds
         fashion = str(SHARED / "fashion_mnist_12k.npz")
         cold_start = ["--warm", "off"]
-        jobs = [("cifar10", self._cifar(), "sources", 0, cold_start), ("digits", "digits", "sources", 0, cold_start)]
+        data = {"cifar10": self._cifar(), "digits": "digits"}
+        jobs = [(name, data[name], "sources", 0, cold_start) for name in SOURCES]
         with ThreadPoolExecutor(self.count) as pool:
             waiting = [pool.submit(self._search, *job) for job in jobs]
             # Cold searches need nothing of the sources: they fill the lanes meanwhile.
@@ -191,6 +199,8 @@ class _Real:
             "space": chosen.space,
             "trials": chosen.real_trials,
             "epochs": chosen.epochs,
+            "source_trials": chosen.source_trials,
+            "source_rows": chosen.source_rows,
             "seeds": rows,
             "mean_share_of_trainings": statistics.mean(row["share"] for row in rows),
             "mean_share_of_seconds": statistics.mean(row["share_of_seconds"] for row in rows),
@@ -211,18 +221,21 @@ class _Real:
         if done.exists():
             return
         chosen, (gpu, cores) = self.options, self.lanes.get()
-        limit = chosen.limit or (6_000 if name == "cifar10" else 0)
+        source = name in SOURCES
+        limit = chosen.limit or (chosen.source_rows if name == "cifar10" else 0)
         limit = min(limit, DIGITS) if name == "digits" else limit
+        trials = chosen.source_trials if source else chosen.real_trials
+        workers = chosen.source_workers if source and gpu else self.workers
         if name in self._begun(db):  # the call before was cut off
             command = [sys.executable, "-m", "detol", "resume", name]
         else:
             command = [sys.executable, "-m", "detol", "search", "--data", data, "--space", chosen.space, *flags]
-            command += ["--name", name, "--seed", str(seed), "--trials", str(chosen.real_trials), "--stop", "none"]
+            command += ["--name", name, "--seed", str(seed), "--trials", str(trials), "--stop", "none"]
             command += ["--epochs", str(chosen.epochs), "--device", "cuda" if gpu else "cpu"]
             command += ["--set", f"data.limit={limit}"] if limit else []
             command += ["--executor", "inline"] if chosen.quick else []
         command += ["--db", str(self.folder / f"{db}.db"), "--tracking", "off", "--json"]
-        command += ["--workers", "1" if chosen.quick else str(self.workers)]
+        command += ["--workers", "1" if chosen.quick else str(workers)]
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu, "OMP_NUM_THREADS": "1"}
         began = time.monotonic()
         try:

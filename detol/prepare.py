@@ -119,6 +119,8 @@ def prepare(
             epochs=epochs,
             averaging=recipe.averaging,
         )
+    tried = settings.references and not wire.own_start(strategy or settings.strategy)
+    known = warming.known_references(searched, warm.sources)
     stopper = wire.stopper(
         settings.stop,
         epochs=epochs,
@@ -126,7 +128,7 @@ def prepare(
         objectives=objectives,
         trials=settings.trials,
         seed=settings.seed,
-        references=len(searched.references) if settings.references else 0,
+        references=len(searched.references.keys() - known) if tried else 0,
         earlier=as_trials(earlier),
     )
     memory = devices.memory(workers, settings.device)
@@ -141,7 +143,8 @@ def prepare(
         limits=limits(settings),
         width=settings.width,
         widths=widths(settings, dataset, recipe, searched, workers),
-        references=settings.references and not wire.own_start(strategy or settings.strategy),
+        references=tried,
+        known=known,
         inherit=settings.inherit,
         reuse=settings.reuse,
         assess=assessor(dataset, settings.max_params, part, memory, recomputed=devices.uses_gpu(settings.device)),

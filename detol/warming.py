@@ -11,6 +11,7 @@ from detol.search.protocols import SearchSpace
 from detol.search.recipe import Recipe
 from detol.search.records import parse_objective
 from detol.search.warm import WarmSource
+from detol.spaces.decisions import Decisions
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -170,6 +171,20 @@ def described(dataset: "Dataset") -> "Descriptor":
     from detol.meta.probe import probe_scores
 
     return describe(dataset).with_probes(probe_scores(dataset))
+
+
+def known_references(space: SearchSpace, sources: Sequence[WarmSource]) -> frozenset[str]:
+    """Return the names of references that sources hold, without the best of each source: those are worth a training."""
+    known: set[str] = set()
+    best: set[str] = set()
+    for source in sources:
+        scores: dict[Decisions, float] = {}
+        for record in source.records:  # best first
+            scores.setdefault(record.decisions, record.score)
+        held = {name: scores[decisions] for name, decisions in space.references.items() if decisions in scores}
+        known |= held.keys()
+        best |= {max(held, key=held.__getitem__)} if held else set()
+    return frozenset(known - best)
 
 
 def from_record(stored: Sequence[Mapping[str, Any]]) -> tuple[WarmSource, ...]:

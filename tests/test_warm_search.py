@@ -23,6 +23,7 @@ from detol.search.recipe import Recipe
 from detol.search.records import Origin
 from detol.search.warm import WarmRecord, WarmSource
 from detol.spaces import catalogue
+from detol.spaces.decisions import Decisions
 
 Search = Callable[..., SearchResult]
 
@@ -80,10 +81,37 @@ def test_a_search_begins_with_other_data_sets_and_its_record_names_them(search: 
     assert source["records"] == 6
     assert 0 < float(str(source["weight"])) <= 1
     assert 0 <= float(str(source["borne_out"])) <= 1
-    # After the references the model proposes at once, where a cold search would draw samples.
-    assert [str(trial.candidate.origin) for trial in found.trials[:2]] == ["reference", "reference"]
+    # The source's best and the model propose at once, where a cold search would draw samples.
+    assert [str(trial.candidate.origin) for trial in found.trials[:2]] == ["reference", "warm"]
     assert Origin.GUIDED in {trial.candidate.origin for trial in found.trials[2:4]}
     assert asked("a") == []
+
+
+def test_of_references_that_sources_hold_the_best_of_each_is_tried(search: Search) -> None:
+    space = catalogue.load("tiny")
+    before = search("a", "first")
+    held = {trial.candidate.note: trial.score for trial in before.trials if trial.candidate.named}
+    assert held.keys() == space.references.keys()
+    found = search("b", "close")
+    named = [trial.candidate.note for trial in found.trials if trial.candidate.named]
+    assert named == [max(held, key=held.__getitem__)]
+    cold = search("c", "close", warm="off", seed=1)
+    assert sum(trial.candidate.named for trial in cold.trials) == len(held)
+
+
+def test_references_are_known_by_what_sources_tell_of_them() -> None:
+    space = catalogue.load("tiny")
+    (_, first), (two, second) = space.references.items()
+    other = next(each for each in space.enumerate() if each not in (first, second))
+
+    def source(*scores: tuple[Decisions, float]) -> WarmSource:
+        return WarmSource("s", "x1:s", tuple(WarmRecord(decisions, score) for decisions, score in scores))
+
+    high, low = source((first, 0.9), (second, 0.8)), source((second, 0.4), (first, 0.3))
+    assert warming.known_references(space, [high]) == {two}
+    assert warming.known_references(space, [high, low]) == frozenset()
+    assert warming.known_references(space, [source((first, 0.9), (other, 0.1))]) == frozenset()
+    assert warming.known_references(space, []) == frozenset()
 
 
 def test_results_of_the_very_data_set_count_when_they_are_asked_for_alone(search: Search, asked: Asked) -> None:

@@ -13,13 +13,14 @@ from detol.search.task import Task
 
 
 def references(task: Task) -> list[Candidate]:
-    """Return the space's references as candidates; none where the task leaves them out."""
+    """Return the space's references as candidates, without those that the task leaves out."""
     if not task.references:
         return []
     space = task.space
     return [
         Candidate(decisions, space.decode(decisions), Origin.REFERENCE, note=name)
         for name, decisions in space.references.items()
+        if name not in task.known
     ]
 
 

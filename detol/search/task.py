@@ -1,7 +1,7 @@
 """What a search is asked to do, and how it ended."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from detol.search.limits import Limits
@@ -34,6 +34,7 @@ class Task:
         width: ranks of each trial; with ``widths`` the least that one has.
         widths: chooses the ranks of each trial; ``None``: all have ``width``.
         references: whether the space's reference topologies are tried first.
+        known: names of references that are not tried all the same: other data sets tell of better ones.
         assess: costs of a topology, and whether it may be trained.
         inherit: how a candidate takes over the weights of a trained parent (``match``, ``morph``), or ``off``. One that
             comes with a record of its own (``Candidate.transfer``) always does.
@@ -50,6 +51,7 @@ class Task:
     width: int = 1
     widths: Widths | None = None
     references: bool = True
+    known: Collection[str] = ()
     assess: Callable[[Candidate], Assessment] = lambda _: Assessment()
     inherit: str = "off"
     reuse: str = "always"

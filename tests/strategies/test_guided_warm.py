@@ -200,6 +200,29 @@ def test_first_the_source_s_best_then_something_from_elsewhere():
     assert third.origin is Origin.WARM
 
 
+def test_the_best_of_each_source_is_tried_first():
+    sources = [source(SMALL, value), source(SMALL, lambda decisions: -value(decisions), seed=1)]
+    strategy = Guided(SMALL, warm=sources, references=False, seed=1, identity=by_row)
+    asked = strategy.ask(2)
+    assert [candidate.origin for candidate in asked] == [Origin.WARM, Origin.WARM]
+    every = sorted(map(value, SMALL.enumerate()))
+    assert value(asked[0].decisions) > every[-100]
+    assert value(asked[1].decisions) < every[100]
+    strategy.tell([told(number, candidate, value(candidate.decisions)) for number, candidate in enumerate(asked)])
+    (third,) = strategy.ask(1)
+    assert third.origin is Origin.SAMPLE  # something from elsewhere, then as far as the sources are borne out
+
+
+def test_a_source_whose_best_is_tried_already_gives_its_next():
+    known = source(SMALL, value, count=1024)
+    strategy = Guided(SMALL, warm=[known], references=False, seed=1, identity=by_row)
+    once = strategy.ask(1)[0].decisions
+    strategy = Guided(SMALL, warm=[known, known], references=False, seed=1, identity=by_row)
+    first, second = strategy.ask(2)
+    assert first.decisions == once != second.decisions
+    assert value(second.decisions) >= known.records[20].score
+
+
 def test_references_that_are_tried_anyway_are_the_something_from_elsewhere():
     reference = Candidate(SMALL.references["r"], SMALL.decode(SMALL.references["r"]), Origin.REFERENCE, note="r")
     strategy = Guided(SMALL, warm=[source(SMALL, value)], seed=1, identity=by_row)

@@ -92,8 +92,8 @@ class Guided(Proposer):
             statistics), ``either`` (the results so far tell whether with or without these) or ``svge`` (these, and the
             vector of the learned encoder). ``None``: ``paths`` with a warm start, whose records are enough to tell what
             they are worth, ``either`` without one.
-        warm: records of other data sets: they propose from the first trial on, as far as the results bear them out
-            (:mod:`detol.strategies.guided.transfer`).
+        warm: records of other data sets: the best of each is tried first, and they propose as far as the results bear
+            them out (:mod:`detol.strategies.guided.transfer`).
         seed: of all random numbers.
         identity: what makes two candidates the same one.
 
@@ -222,7 +222,10 @@ class Guided(Proposer):
             self._model = self._fit()
 
     def propose(self) -> Candidate | None:
-        """Return the most promising candidate, or one of the initial design."""
+        """Return the best of a source that none was taken of, the most promising row, or one of the initial design."""
+        row = self._warm.first(self._blocked)
+        if row is not None:
+            return self._made(row, Origin.WARM)
         if self._model is None or self._wants_anchor():
             return self._start()
         only = None
@@ -233,14 +236,15 @@ class Guided(Proposer):
             row, only = self._most(self._model), None
         if row is None:
             return None
+        if only is not None and self._best is not None:
+            return self._made(row, Origin.MUTATE, (self._best.number,))
+        return self._made(row, Origin.GUIDED if len(self._seen) else Origin.WARM)
+
+    def _made(self, row: int, origin: Origin, parents: tuple[int, ...] = ()) -> Candidate | None:
+        """Return the candidate of a row, which counts as observed from now on; ``None``: it is known already."""
         self._blocked.add(row)
-        near = only is not None and self._best is not None
-        made = self.candidate(
-            self._pool.rows[row],
-            Origin.MUTATE if near else Origin.GUIDED if len(self._seen) else Origin.WARM,
-            (self._best.number,) if near and self._best else (),
-        )
-        if made is not None:
+        made = self.candidate(self._pool.rows[row], origin, parents)
+        if made is not None and self._model is not None and row in self._model.improvement()[0]:
             self._model.believe(row)
         return made
 

@@ -1,6 +1,6 @@
 """The part of the guided strategy that a warm start adds: sources as rows of the pool, and when they are followed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 
@@ -49,6 +49,7 @@ class Warmth:
         self._chosen: list[Chosen] = []  # once: a pool that grows makes little difference to what explains a source
         self._fitted: list[SourcePosterior] = []
         self._rows = -1  # of the pool when the sources were fitted
+        self._firsts = 0  # sources whose best was asked for
 
     def __bool__(self) -> bool:
         """Return whether there is a source to learn from."""
@@ -73,6 +74,20 @@ class Warmth:
             self._fitted = fit_sources(self._pool, self._sources, self._chosen)
             self._rows = len(self._pool)
         return self._fitted
+
+    def first(self, taken: Container[int]) -> int | None:
+        """Return the best row that is not taken of the next source, of each source once; then ``None``.
+
+        What the sources say together may be none's best: each is given the chance to show what it is worth. Call it
+        after :meth:`Pool.settle`.
+        """
+        while self._firsts < len(self._sources):
+            found = next(each for each in self.posteriors() if each.place == self._firsts)
+            self._firsts += 1
+            for row in np.argsort(-found.mean, kind="stable"):
+                if int(row) not in taken:
+                    return int(row)
+        return None
 
     def moved(self, rows: Mapping[int, int]) -> None:
         """Take note of new numbers of the rows, by the old ones."""
