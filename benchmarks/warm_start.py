@@ -10,9 +10,9 @@ contradict was changed after a look at ``reversed`` with the references here.
 
 ``--real``: searches of Fashion-MNIST by real training, cold and warm from a database that holds searches of digits and
 of as many images of CIFAR-10, all in one space with one schedule. The searches in the database are longer
-(``--source-trials``): one of 30 trainings has not found out what is good on its own data. What is reported is how many trainings and seconds the warm
-search takes to the final validation accuracy of the cold one, by the cold one's. Each search has a GPU to itself, or
-its share of the cores. What is in ``--folder`` already is not run again.
+(``--source-trials``): one of 30 trainings has not found out what is good on its own data. What is reported is how many
+trainings and seconds the warm search takes to the final validation accuracy of the cold one, by the cold one's. Each
+search has a GPU to itself, or its share of the cores. What is in ``--folder`` already is not run again.
 """
 
 import argparse

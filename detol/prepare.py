@@ -120,7 +120,8 @@ def prepare(
             averaging=recipe.averaging,
         )
     tried = settings.references and not wire.own_start(strategy or settings.strategy)
-    known = warming.known_references(searched, warm.sources)
+    # With several objectives a reference may be worth its training for another one than the sources' scores.
+    known = warming.known_references(searched, warm.sources) if len(objectives) == 1 else frozenset()
     stopper = wire.stopper(
         settings.stop,
         epochs=epochs,

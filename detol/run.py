@@ -77,7 +77,7 @@ def search(
         named(prepared.settings.name)
         shown = metrics.around(watcher or Quiet(), prepared.settings.name)
         if prepared.warm.sources:
-            shown.say(warming.said(prepared.warm.sources))
+            shown.say(warming.said(prepared.warm.sources, prepared.task.known))
         return _left(_run(prepared, store, shown), prepared, database, shown)
 
 

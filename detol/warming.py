@@ -1,6 +1,6 @@
 """What a search begins with from other data sets: chosen from the results database, and frozen into its record."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -229,11 +229,12 @@ def borne_out(database: "Database", search: str, trust: Sequence[float]) -> None
         database.write(lambda connection: descriptors.note_trust(connection, search, trust))
 
 
-def said(sources: Sequence[WarmSource]) -> str:
-    """Return one line for people: what a search begins with."""
+def said(sources: Sequence[WarmSource], known: Collection[str] = ()) -> str:
+    """Return one line for people: what a search begins with, and which references it can leave out for that."""
     parts = [
         f"{source.facts.get('data_name') or source.data} ({len(source.records)} records of {source.search}, "
         f"weight {source.weight:.2f})"
         for source in sources
     ]
-    return f"warm start from {'; '.join(parts)}"
+    left = f"; references that they know better ones than: {', '.join(sorted(known))}" if known else ""
+    return f"warm start from {'; '.join(parts)}{left}"

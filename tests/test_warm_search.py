@@ -99,6 +99,22 @@ def test_of_references_that_sources_hold_the_best_of_each_is_tried(search: Searc
     assert sum(trial.candidate.named for trial in cold.trials) == len(held)
 
 
+def test_with_several_objectives_all_references_are_tried(search: Search) -> None:
+    search("a", "first")
+    both = ["val_accuracy", "params:min"]
+    found = search("b", "close", objective=both, strategy="nsga2", warm="auto")
+    assert sum(trial.candidate.named for trial in found.trials) == len(catalogue.load("tiny").references)
+
+
+def test_what_is_said_of_a_warm_start_names_the_references_that_are_left_out() -> None:
+    record = WarmRecord(Decisions(a=1), 0.5)
+    one = WarmSource("first", "x1:s", (record, record), 0.5, {"data_name": "letters"})
+    assert warming.said([one]) == "warm start from letters (2 records of first, weight 0.50)"
+    assert warming.said([one], {"plain", "light"}).endswith(
+        "; references that they know better ones than: light, plain"
+    )
+
+
 def test_references_are_known_by_what_sources_tell_of_them() -> None:
     space = catalogue.load("tiny")
     (_, first), (two, second) = space.references.items()

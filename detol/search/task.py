@@ -34,7 +34,7 @@ class Task:
         width: ranks of each trial; with ``widths`` the least that one has.
         widths: chooses the ranks of each trial; ``None``: all have ``width``.
         references: whether the space's reference topologies are tried first.
-        known: names of references that are not tried all the same: other data sets tell of better ones.
+        known: names of references that are left out all the same: other data sets tell of better ones.
         assess: costs of a topology, and whether it may be trained.
         inherit: how a candidate takes over the weights of a trained parent (``match``, ``morph``), or ``off``. One that
             comes with a record of its own (``Candidate.transfer``) always does.
