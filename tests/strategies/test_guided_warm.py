@@ -8,6 +8,7 @@ import pytest
 from detol.embedding.warp import log_regret, standardised
 from detol.search.records import Candidate, Origin, State, Trial
 from detol.search.warm import WarmRecord, WarmSource
+from detol.spaces import catalogue
 from detol.spaces.decisions import Choice, Decisions
 from detol.spaces.space import DecisionSpace
 from detol.strategies.guided import Guided
@@ -288,20 +289,24 @@ def test_the_same_calls_give_the_same_candidates(space):
     assert once() == once()
 
 
-@pytest.mark.parametrize("space", [SMALL, LARGE], ids=["whole", "gathered"])
-def test_what_a_warm_search_knows_of_graphs_includes_path_statistics(space):
-    known = source(space, sibling)
+@pytest.mark.parametrize(
+    ("name", "cold", "warm"),
+    [("nasbench201", "either", "paths"), ("image_cell", "either", "paths"), ("chain", "off", "off")],
+)
+def test_what_a_search_knows_of_graphs_includes_path_statistics_where_they_branch(name, cold, warm):
+    space = SMALL if name == "chain" else catalogue.load(name)
+    known = source(space, lambda decisions: len(str(decisions)), count=5)
     few = WarmSource("s", "x1:s", (known.records[0], WarmRecord(Decisions(other=1), 1.0)))
     kept = {
-        name: Guided(space, warm=warm, **options)._pool._encoder.embedding
-        for name, warm, options in (
+        name: Guided(space, warm=sources, **options)._pool._encoder.embedding
+        for name, sources, options in (
             ("cold", [], {}),
             ("too few that fit", [few], {}),
             ("warm", [few, known], {}),
-            ("as asked", [known], {"embedding": "off"}),
+            ("as asked", [known], {"embedding": "svge"}),
         )
     }
-    assert kept == {"cold": "either", "too few that fit": "either", "warm": "paths", "as asked": "off"}
+    assert kept == {"cold": cold, "too few that fit": cold, "warm": warm, "as asked": "svge"}
 
 
 @pytest.mark.parametrize("space", [SMALL, LARGE], ids=["whole", "gathered"])

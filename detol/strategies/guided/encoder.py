@@ -16,6 +16,8 @@ from detol.spaces.decisions import Choice, Decisions, Option
 
 EMBEDDINGS = ("off", "paths", "either", "svge")
 """What an encoder may know beyond counts."""
+SAMPLES = 16
+"""Networks that show whether those of a space branch."""
 CLOSED = -1.0
 """Stands in place of an option where a choice is not open."""
 
@@ -88,6 +90,28 @@ class Encoder:
         self.columns[choice.name] = len(self.columns)
         self.ordered.append(ordered)
         self._places.append({option: n / steps if ordered else float(n) for n, option in enumerate(options)})
+
+
+def usual_embedding(space: SearchSpace, *, warm: bool) -> str:
+    """Return what a search is to know of graphs unless it is told.
+
+    ``paths`` with a warm start, whose records are enough to tell what path statistics are worth, ``either`` without
+    one. ``off`` where networks do not branch: what is on their only path, counts tell.
+
+    Args:
+        space: ``SAMPLES`` samples of it show whether its networks branch.
+        warm: whether there are records of other data sets.
+    """
+    rng = np.random.default_rng(0)
+    if not any(_branches(space.decode(space.sample(rng))) for _ in range(SAMPLES)):
+        return "off"
+    return "paths" if warm else "either"
+
+
+def _branches(topology: Topology) -> bool:
+    sources = [source for source, _ in topology.edges]
+    cells = (node for node in topology.nodes.values() if isinstance(node, Topology))
+    return len(set(sources)) < len(sources) or any(map(_branches, cells))
 
 
 def quantity(options: Sequence[Option]) -> bool:

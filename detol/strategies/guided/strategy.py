@@ -16,7 +16,7 @@ from detol.search.records import Candidate, Origin, State, Trial
 from detol.search.warm import WarmSource
 from detol.spaces.decisions import Decisions
 from detol.strategies.base import Identity, Proposer, Told, complete
-from detol.strategies.guided.encoder import EMBEDDINGS
+from detol.strategies.guided.encoder import EMBEDDINGS, usual_embedding
 from detol.strategies.guided.forest import Forest
 from detol.strategies.guided.kernels import spread
 from detol.strategies.guided.models import (
@@ -90,8 +90,7 @@ class Guided(Proposer):
             are counted, 1 when time is.
         embedding: what the surrogate knows of a graph beyond counts of its patterns: ``off``, ``paths`` (path
             statistics), ``either`` (the results so far tell whether with or without these) or ``svge`` (these, and the
-            vector of the learned encoder). ``None``: ``paths`` with a warm start, whose records are enough to tell what
-            they are worth, ``either`` without one.
+            vector of the learned encoder). ``None``: see :func:`detol.strategies.guided.encoder.usual_embedding`.
         warm: records of other data sets: the best of each is tried first, and they propose as far as the results bear
             them out (:mod:`detol.strategies.guided.transfer`).
         seed: of all random numbers.
@@ -130,7 +129,7 @@ class Guided(Proposer):
         if not 0 <= thrift <= 1:
             raise UsageError(f"guided takes thrift in [0, 1], got {thrift}")
         if embedding is None:
-            embedding = "paths" if usable(space, warm) else "either"
+            embedding = usual_embedding(space, warm=usable(space, warm))
         if embedding not in EMBEDDINGS:
             raise unknown("embedding", embedding, EMBEDDINGS)
         self._initial, self._warp, self._local, self._members = initial, warp, local, members
