@@ -69,7 +69,7 @@ class Settings:
         db: URL or path of the results database; empty: SQLite in the runs directory.
         tracking: MLflow tracking URI, ``off``, or empty: SQLite in the runs directory.
         references: whether the space's reference topologies are tried first; of those that sources of a warm start
-            hold, the best of each source alone.
+            hold, the best of each source alone, and those that cost no training.
         inherit: how a candidate takes over the weights of a trained parent: ``match`` (tensors of equal shape),
             ``morph`` (also cut and padded, keeping the function where that can be), or ``off``.
         warm: what it begins with from other data sets: ``auto`` (the nearest ones in the results database), ``off``, or

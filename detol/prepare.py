@@ -121,7 +121,8 @@ def prepare(
         )
     tried = settings.references and not wire.own_start(strategy or settings.strategy)
     # With several objectives a reference may be worth its training for another one than the sources' scores.
-    known = warming.known_references(searched, warm.sources) if len(objectives) == 1 else frozenset()
+    alone = tried and len(objectives) == 1
+    known = warming.known_references(searched, warm.sources) if alone else frozenset[str]()
     stopper = wire.stopper(
         settings.stop,
         epochs=epochs,

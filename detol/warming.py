@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 RECORD = "warm_records"
 """Where a search's record holds its sources."""
+BELIEVED = 0.5
+"""Weight of a source from which on references can be left out for what it tells of them."""
 LEARNT = 10
 """Scored trials from which on a search is worth describing its data set for: fewer start nothing."""
 
@@ -174,16 +176,21 @@ def described(dataset: "Dataset") -> "Descriptor":
 
 
 def known_references(space: SearchSpace, sources: Sequence[WarmSource]) -> frozenset[str]:
-    """Return the names of references that sources hold, without the best of each source: those are worth a training."""
+    """Return the names of references that sources hold, without the best of each source: those are worth a training.
+
+    Of equal ones none is known to be worse. A source that is hardly believed leaves nothing out.
+    """
     known: set[str] = set()
     best: set[str] = set()
     for source in sources:
+        if source.weight < BELIEVED:
+            continue
         scores: dict[Decisions, float] = {}
         for record in source.records:  # best first
             scores.setdefault(record.decisions, record.score)
         held = {name: scores[decisions] for name, decisions in space.references.items() if decisions in scores}
         known |= held.keys()
-        best |= {max(held, key=held.__getitem__)} if held else set()
+        best |= {name for name, score in held.items() if score >= max(held.values())}
     return frozenset(known - best)
 
 

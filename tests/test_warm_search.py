@@ -16,11 +16,12 @@ from detol import defaults, warming, wire
 from detol.cli import app, run
 from detol.config import settings
 from detol.errors import ResultsError, UsageError
+from detol.graph.digest import digest
 from detol.meta import probe
 from detol.result import SearchResult
 from detol.results.query import Query
 from detol.search.recipe import Recipe
-from detol.search.records import Origin
+from detol.search.records import Candidate, Origin
 from detol.search.warm import WarmRecord, WarmSource
 from detol.spaces import catalogue
 from detol.spaces.decisions import Decisions
@@ -99,6 +100,40 @@ def test_of_references_that_sources_hold_the_best_of_each_is_tried(search: Searc
     assert sum(trial.candidate.named for trial in cold.trials) == len(held)
 
 
+def test_a_reference_that_was_left_out_counts_as_one_when_it_is_tried_all_the_same(search: Search) -> None:
+    space = catalogue.load("tiny")
+    names = {digest(space.decode(decisions)): name for name, decisions in space.references.items()}
+    before = search("a", "first")
+    held = {trial.candidate.note: trial.score for trial in before.trials if trial.candidate.named}
+    worse = min(held, key=held.__getitem__)
+
+    class First:
+        def __init__(self) -> None:
+            self.left = [space.references[worse]]
+
+        def ask(self, count: int) -> list[Candidate]:
+            now, self.left = self.left[:count], self.left[count:]
+            return [Candidate(decisions, space.decode(decisions), Origin.SAMPLE) for decisions in now]
+
+        def tell(self, trials: object) -> None:
+            pass
+
+    found = search("b", "close", strategy=First(), warm="auto", trials=2)
+    tried = {names[trial.digest]: trial for trial in found.trials}
+    assert tried.keys() == held.keys()
+    assert not tried[worse].candidate.named
+    assert found.summary["best"]["score"] == max(trial.score for trial in tried.values())
+    assert found.summary["gain"] == 0
+
+
+def test_references_whose_results_on_these_data_are_stored_are_tried(search: Search) -> None:
+    search("a", "first")
+    search("b", "close", warm="off", trials=2)  # both references, and no more
+    found = search("c", "close", seed=3)
+    named = [trial for trial in found.trials if trial.candidate.named]
+    assert [bool(trial.reused) for trial in named] == [True, True]
+
+
 def test_with_several_objectives_all_references_are_tried(search: Search) -> None:
     search("a", "first")
     both = ["val_accuracy", "params:min"]
@@ -127,6 +162,8 @@ def test_references_are_known_by_what_sources_tell_of_them() -> None:
     assert warming.known_references(space, [high]) == {two}
     assert warming.known_references(space, [high, low]) == frozenset()
     assert warming.known_references(space, [source((first, 0.9), (other, 0.1))]) == frozenset()
+    assert warming.known_references(space, [source((first, 0.9), (second, 0.9))]) == frozenset()
+    assert warming.known_references(space, [replace(high, weight=warming.BELIEVED / 2)]) == frozenset()
     assert warming.known_references(space, []) == frozenset()
 
 

@@ -144,7 +144,10 @@ def _walked(record: Mapping[str, str], space: SearchSpace, where: str) -> Decisi
     taken: dict[str, Option] = {}
     while (choice := space.next(Decisions(taken))) is not None:
         if choice.name not in record:
-            raise UsageError(f"{where}: decision {choice.name!r} of space {space.name!r} is missing")
+            raise UsageError(
+                f"{where}: decision {choice.name!r} of space {space.name!r} is missing: name the column that tells the "
+                f"topology with --key, or give each decision a column"
+            )
         taken[choice.name] = _option(record[choice.name], choice.options, f"{where}, decision {choice.name!r}")
     return Decisions(taken)
 

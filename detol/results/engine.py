@@ -21,6 +21,10 @@ BUSY_SECONDS = 30
 """How long one statement waits for another writer before the transaction is tried again."""
 
 
+UNREADABLE = "the results database's URL cannot be read: write sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME"
+_SCHEME = re.compile(r"(postgres|postgresql|sqlite|mysql|mariadb|oracle|mssql)(\+\w+)?:", re.IGNORECASE)
+
+
 def address(where: str | Path) -> sa.URL:
     """Return the URL of a database; a path means a SQLite file.
 
@@ -31,6 +35,8 @@ def address(where: str | Path) -> sa.URL:
     if isinstance(where, Path) or "://" not in text:
         if not text.strip():
             raise ResultsError("a results database is a path or a URL, got an empty text")
+        if _SCHEME.match(text):  # a slip, not a path: what follows may be a password
+            raise ResultsError(UNREADABLE)
         return sa.URL.create("sqlite", database=str(Path(text).expanduser()))
     try:
         url = make_url(text)
@@ -42,9 +48,7 @@ def address(where: str | Path) -> sa.URL:
             "postgresql+psycopg://..."
         ) from None
     except (ArgumentError, ValueError):
-        raise ResultsError(
-            "the results database's URL cannot be read: write sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME"
-        ) from None
+        raise ResultsError(UNREADABLE) from None
     if backend not in ("sqlite", "postgresql"):
         raise ResultsError(f"a results database is SQLite or PostgreSQL, got {url.drivername!r}")
     if backend == "sqlite" and url.database in (None, "", ":memory:"):

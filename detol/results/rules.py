@@ -76,6 +76,8 @@ def data_faults(row: Row) -> Iterator[str]:
         yield "a data set has a digest"
     if not _is_shape(_json(row["shape"])):
         yield f"shape is a list of whole numbers >= 1, got {_cut(row['shape'])}"
+    if row["outputs"] is not None and not whole(row["outputs"], 1):
+        yield f"outputs is a whole number >= 1, got {_cut(row['outputs'])}"
     described = _json(row["description"])
     if not isinstance(described, dict):
         yield "description is no JSON dict"

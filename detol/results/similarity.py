@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from detol.results.store import Database
 
 
+ALIKE = ("state", "objective", "recipe", "epochs")
+"""What trainings of one topology on one data set have in common that are averaged."""
+
+
 @dataclass(frozen=True)
 class SimilarRow:
     """A topology on a data set, with its best trial there.
@@ -30,7 +34,7 @@ class SimilarRow:
         trial: ``SEARCH/NUMBER`` of its best trial: completed before stopped, from scratch before inherited weights.
         metric: what ``value`` and ``mean`` are.
         value: of that trial, in the metric's natural direction.
-        mean: over all trainings that count.
+        mean: over all trainings of its state, objective, recipe and epochs.
         n: how many those are; answers from the database are not counted again.
         state: of the best trial.
         space: it came from.
@@ -138,7 +142,7 @@ def _rows(
 ) -> list[SimilarRow]:
     query = (
         sa.select(
-            *(trials.c[name] for name in ("digest", "data", "number", "state", "score", "reused")),
+            *(trials.c[name] for name in ("digest", "data", "recipe", "epochs", "number", "state", "score", "reused")),
             searches.c.name,
             searches.c.space,
             searches.c.objective,
@@ -163,7 +167,7 @@ def _rows(
 def _row(cosine: float, rows: Sequence[sa.RowMapping]) -> SimilarRow:
     best = rows[0]
     objective = parse_objective(best["objective"] or "score")
-    alike = [row for row in rows if row["state"] == best["state"] and row["objective"] == best["objective"]]
+    alike = [row for row in rows if all(row[name] == best[name] for name in ALIKE)]
     scores = [row["score"] for row in alike if not row["reused"]] or [best["score"]]
     return SimilarRow(
         similarity=cosine,

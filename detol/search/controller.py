@@ -13,7 +13,7 @@ from detol.search.fidelity import Fidelity
 from detol.search.history import TIME_UP, History, copy
 from detol.search.inheritance import Inheritance
 from detol.search.ledger import Ledger
-from detol.search.past import again, follow, restore
+from detol.search.past import again, follow, left_out, restore
 from detol.search.protocols import Clock, Executor, Keeper, Stopper, Store, Strategy, Tracker
 from detol.search.records import Candidate, Ended, Event, Job, Reported, State, Trial, Verdict
 from detol.search.reuse import Reuse
@@ -64,6 +64,7 @@ class Controller:
         self._measures: tuple[str, ...] = tuple(getattr(strategy, "measures", ()))
         self._inheritance = Inheritance(task, keeper, warn)
         self._ledger = Ledger(store, tracker, task.objectives, self._inheritance.ended)
+        self._ledger.tally.references = left_out(task)
         self._fidelity = Fidelity(task, stopper, keeper, self._ledger, warn)
         parts = (stopper, keeper, self._fidelity, self._ledger, clock)
         self._reuse = Reuse(task, store, *parts, over=self._inheritance.over, measures=bool(self._measures))
@@ -348,7 +349,8 @@ class Controller:
         """Take up this search where it stands, or repeat an identical one."""
         self._next = max((trial.number for trial in self._store.trials()), default=-1) + 1
         new = self._next == 0
-        left = restore(self._store, self._strategy, self._ledger, self._fidelity, self.task, self._warn)
+        parts = (self._store, self._strategy, self._ledger, self._fidelity, self.task, self._warn)
+        left = restore(*parts, answered=self._answered)
         self._references.extend(left)
         if self._twin and new:
             follow(
@@ -361,6 +363,11 @@ class Controller:
                 commit=self._commit,
             )
         self._commit()
+
+    def _answered(self, candidate: Candidate) -> bool:
+        found = self._reuse.look(self._new(candidate))
+        self._next -= 1  # it was no trial
+        return found is not None and found.state is State.COMPLETED
 
     def _repeat(self, past: Trial | None, candidate: Candidate, name: str) -> Trial | None:
         """Answer a candidate by the trial of the twin search with the same number; otherwise queue it for training."""

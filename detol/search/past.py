@@ -13,15 +13,19 @@ from detol.search.task import Task
 
 
 def references(task: Task) -> list[Candidate]:
-    """Return the space's references as candidates, without those that the task leaves out."""
+    """Return the space's references as candidates; none where the task leaves them out."""
     if not task.references:
         return []
     space = task.space
     return [
         Candidate(decisions, space.decode(decisions), Origin.REFERENCE, note=name)
         for name, decisions in space.references.items()
-        if name not in task.known
     ]
+
+
+def left_out(task: Task) -> frozenset[str]:
+    """Return the digests of references that are not tried because other data sets tell of better ones."""
+    return frozenset(reference.digest for reference in references(task) if reference.note in task.known)
 
 
 def again(trial: Trial, reason: str, fidelity: Fidelity) -> Trial:
@@ -32,15 +36,35 @@ def again(trial: Trial, reason: str, fidelity: Fidelity) -> Trial:
 
 
 def restore(
-    store: Store, strategy: Strategy, ledger: Ledger, fidelity: Fidelity, task: Task, warn: Callable[[str], None]
+    store: Store,
+    strategy: Strategy,
+    ledger: Ledger,
+    fidelity: Fidelity,
+    task: Task,
+    warn: Callable[[str], None],
+    answered: Callable[[Candidate], bool] = lambda _: False,
 ) -> list[Candidate]:
     """Take up a search where it stands: rebuild the strategy, count what is done, try again what was lost.
+
+    Args:
+        store: of its trials.
+        strategy: as new.
+        ledger: empty.
+        fidelity: where trials rest.
+        task: what is searched for.
+        warn: told what cannot be rebuilt.
+        answered: whether a reference costs no training: then a new search tries it though the task knows better ones.
 
     Returns:
         The references that were not tried yet.
     """
     trials = {trial.number: trial for trial in store.trials()}
-    named = references(task)
+    done = {trial.candidate.note for trial in trials.values() if trial.candidate.named}
+    named = [
+        reference
+        for reference in references(task)
+        if reference.note not in task.known or reference.note in done or (not trials and answered(reference))
+    ]
     expect = getattr(strategy, "expect", None)  # of strategies that would propose them otherwise
     if expect:
         expect(named)
@@ -52,7 +76,6 @@ def restore(
             ledger.wait(again(trial, "the controller ended while it ran", fidelity))
         else:
             ledger.recall(trial, told=(trial.number if trial.state.final else (trial.number, trial.epoch)) in told)
-    done = {trial.candidate.note for trial in trials.values() if trial.candidate.named}
     return [reference for reference in named if reference.note not in done]
 
 

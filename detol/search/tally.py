@@ -1,5 +1,6 @@
 """Counts of a running search: what progress, status and summary show."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from detol.search.records import Origin, State, Trial
@@ -28,6 +29,7 @@ class Tally:
         scratch: the best that was trained from scratch.
         retrained: winners that were trained from scratch once more because their scores were inherited.
         reference: the best of the hand-designed references.
+        references: digests of further ones, which count as references whoever proposed them.
     """
 
     trials: int = 0
@@ -46,6 +48,7 @@ class Tally:
     best: Trial | None = None
     scratch: Trial | None = None
     reference: Trial | None = None
+    references: Collection[str] = ()
     states: dict[str, int] = field(default_factory=dict)
 
     def add(self, trial: Trial) -> None:
@@ -72,5 +75,7 @@ class Tally:
         if not trial.inherited and better(trial, self.scratch):
             self.scratch = trial
         self.retrained += trial.candidate.origin is Origin.RETRAIN
-        if trial.candidate.origin is Origin.REFERENCE and trial.candidate.named and better(trial, self.reference):
+        candidate = trial.candidate
+        designed = candidate.origin is Origin.REFERENCE and candidate.named
+        if (designed or candidate.digest in self.references) and better(trial, self.reference):
             self.reference = trial

@@ -37,18 +37,19 @@ class Versioned(Analytical):
         return super().embed(topologies)
 
 
-def fill(database, name="one", data=DATA, codes=CODES, scores=None):
-    settings = {"space": "nasbench201", "objectives": ["val_accuracy"], "epochs": 1}
-    store = database.create_search(name, settings, data, Recipe())
+def fill(database, name="one", data=DATA, codes=CODES, scores=None, epochs=1, recipe=None):
+    settings = {"space": "nasbench201", "objectives": ["val_accuracy"], "epochs": epochs}
+    store = database.create_search(name, settings, data, recipe or Recipe())
     for number, code in enumerate(codes):
         decisions = nasbench201.decisions(code)
         candidate = Candidate(decisions, SPACE.decode(decisions), Origin.SAMPLE)
         score = number / 10 if scores is None else scores[number]
-        store.add(Trial(number, candidate, State.RUNNING, 1))
+        store.add(Trial(number, candidate, State.RUNNING, epochs))
         done = (score,) if score is not None else None
         state = State.COMPLETED if score is not None else State.FAILED
-        reports = (Report(1, {"val_accuracy": score}),) if score is not None else ()
-        store.record(Trial(number, candidate, state, 1, reports=reports, curve=done or (), scores=done))
+        reports = tuple(Report(n, {"val_accuracy": score}) for n in range(1, epochs + 1)) if done else ()
+        curve = tuple(score for _ in reports)
+        store.record(Trial(number, candidate, state, epochs, reports=reports, curve=curve, scores=done))
     store.commit()
     store.close()
 
@@ -89,6 +90,13 @@ def test_a_topology_has_a_row_for_each_data_set_and_its_trainings_count(database
     assert found["letters"].value == 0.9
     alone = similar(database, "one/0", Analytical(), data="letters")
     assert [(row.digest, row.data) for row in alone] == [(digest_of("303003"), "letters")]
+
+
+def test_trainings_of_other_lengths_or_recipes_are_not_averaged(database):
+    fill(database, "longer", codes=CODES[1:2], scores=(0.9,), epochs=2)
+    fill(database, "faster", codes=CODES[1:2], scores=(0.8,), epochs=2, recipe=Recipe(learning_rate=0.3))
+    (row,) = [row for row in similar(database, "one/0", Analytical()) if row.digest == digest_of("303003")]
+    assert (row.trial, row.value, row.mean, row.n) == ("longer/0", 0.9, pytest.approx(0.9), 1)
 
 
 def test_what_failed_has_no_row(tmp_path):

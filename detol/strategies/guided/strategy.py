@@ -91,8 +91,8 @@ class Guided(Proposer):
         embedding: what the surrogate knows of a graph beyond counts of its patterns: ``off``, ``paths`` (path
             statistics), ``either`` (the results so far tell whether with or without these) or ``svge`` (these, and the
             vector of the learned encoder). ``None``: see :func:`detol.strategies.guided.encoder.usual_embedding`.
-        warm: records of other data sets: the best of each is tried first, and they propose as far as the results bear
-            them out (:mod:`detol.strategies.guided.transfer`).
+        warm: records of other data sets: what each promises most of is tried first, and they propose as far as the
+            results bear them out (:mod:`detol.strategies.guided.transfer`).
         seed: of all random numbers.
         identity: what makes two candidates the same one.
 
@@ -221,7 +221,7 @@ class Guided(Proposer):
             self._model = self._fit()
 
     def propose(self) -> Candidate | None:
-        """Return the best of a source that none was taken of, the most promising row, or one of the initial design."""
+        """Return what a source promises, once for each; then the most promising row, or one of the initial design."""
         row = self._warm.first(self._blocked)
         if row is not None:
             return self._made(row, Origin.WARM)

@@ -76,17 +76,17 @@ class Warmth:
         return self._fitted
 
     def first(self, taken: Container[int]) -> int | None:
-        """Return the best row that is not taken of the next source, of each source once; then ``None``.
+        """Return the row that the next source promises most of, once for each source; then ``None``.
 
-        What the sources say together may be none's best: each is given the chance to show what it is worth. Call it
-        after :meth:`Pool.settle`.
+        What the sources say together may be none's best: each is given the chance to show what it is worth. Where its
+        row is taken it has had it. Call it after :meth:`Pool.settle`.
         """
         while self._firsts < len(self._sources):
             found = next(each for each in self.posteriors() if each.place == self._firsts)
             self._firsts += 1
-            for row in np.argsort(-found.mean, kind="stable"):
-                if int(row) not in taken:
-                    return int(row)
+            row = int(found.mean.argmax())
+            if row not in taken:
+                return row
         return None
 
     def moved(self, rows: Mapping[int, int]) -> None:

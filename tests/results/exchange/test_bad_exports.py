@@ -176,6 +176,7 @@ LIES: dict[str, tuple[Callable[[Any], object], str]] = {
     "parents that are none": (lambda d: trial(d).update(parents=["x"]), "parents is a list of numbers"),
     "a parent that no database holds": (lambda d: trial(d).update(parents=[10**25]), "parents is a list of numbers"),
     "a shape of text": (lambda d: data(d).update(shape=["x", {}]), "shape is a list of whole numbers >= 1, got"),
+    "no outputs": (lambda d: data(d).update(outputs=0), "outputs is a whole number >= 1, got 0"),
     "a shape of zeros": (lambda d: data(d).update(shape=[0]), "shape is a list of whole numbers >= 1, got"),
     "splits that are none": (lambda d: described(d, splits="no"), "splits of its description is .* got 'no'"),
     "splits that are nothing": (lambda d: described(d, splits=None), "splits of its description is .* got None"),
