@@ -161,8 +161,7 @@ def optimize(
         epochs: how many results a generator yields at most.
         stop: rule for early stopping of generators.
         objective: metrics (``METRIC`` or ``METRIC:min``) where it returns several; a plain number is ``score``.
-        references: whether the space's reference topologies are tried first; of those that sources of a warm start
-            hold, the best of each source alone, and those that cost no training.
+        references: whether the space's reference topologies are tried first.
         workers: how many evaluations run side by side, in threads.
         options: ``{"strategy": {...}, "stop": {...}}``: options of these.
         watcher: shows the running search.

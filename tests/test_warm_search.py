@@ -134,6 +134,18 @@ def test_references_whose_results_on_these_data_are_stored_are_tried(search: Sea
     assert [bool(trial.reused) for trial in named] == [True, True]
 
 
+def test_a_repeated_warm_search_trains_nothing_though_it_met_a_left_out_reference(search: Search) -> None:
+    space = catalogue.load("tiny")
+    search("a", "first")
+    found = search("b", "close", trials=24)
+    again = search("c", "close", trials=24)
+    references = {digest(space.decode(decisions)) for decisions in space.references.values()}
+    met = {trial.digest for trial in found.trials} & references
+    assert len(met) > sum(trial.candidate.named for trial in found.trials)
+    assert outcome(again) == outcome(found)
+    assert all(trial.reused for trial in again.trials)
+
+
 def test_with_several_objectives_all_references_are_tried(search: Search) -> None:
     search("a", "first")
     both = ["val_accuracy", "params:min"]

@@ -365,6 +365,10 @@ class Controller:
         self._commit()
 
     def _answered(self, candidate: Candidate) -> bool:
+        """Return whether a reference costs no training; whether an identical search tried it, where that is repeated."""
+        if self._twin:
+            named = (trial.candidate for trial in self._twin.trials.values() if trial.candidate.named)
+            return candidate.note in {reference.note for reference in named}
         found = self._reuse.look(self._new(candidate))
         self._next -= 1  # it was no trial
         return found is not None and found.state is State.COMPLETED
