@@ -365,7 +365,7 @@ class Controller:
         self._commit()
 
     def _answered(self, candidate: Candidate) -> bool:
-        """Return whether a reference costs no training; whether an identical search tried it, where that is repeated."""
+        """Return whether a reference costs no training, or where a search is repeated, whether that one tried it."""
         if self._twin:
             named = (trial.candidate for trial in self._twin.trials.values() if trial.candidate.named)
             return candidate.note in {reference.note for reference in named}
