@@ -179,6 +179,10 @@ def known_references(space: SearchSpace, sources: Sequence[WarmSource]) -> froze
     """Return the names of references that sources hold, without the best of each source: those are worth a training.
 
     Of equal ones none is known to be worse. A source that is hardly believed leaves nothing out.
+
+    Args:
+        space: that is searched.
+        sources: of its warm start; those of a weight under ``BELIEVED`` do not count.
     """
     known: set[str] = set()
     best: set[str] = set()

@@ -200,9 +200,8 @@ class Controller:
         return self._strategy.ask(count)
 
     def _new(self, candidate: Candidate) -> Trial:
-        number, self._next = self._next, self._next + 1
         return Trial(
-            number,
+            self._next,
             candidate,
             State.RUNNING,
             self.task.epochs,
@@ -213,6 +212,7 @@ class Controller:
     def _admit(self, candidate: Candidate) -> Trial | None:
         """Make a trial of a candidate, and return it if it is to be trained: it was neither refused nor answered."""
         trial = self._new(candidate)
+        self._next += 1
         assessment = self.task.assess(candidate)
         trial = replace(trial, extra=dict(assessment.costs))
         if assessment.refusal:
@@ -370,7 +370,6 @@ class Controller:
             named = (trial.candidate for trial in self._twin.trials.values() if trial.candidate.named)
             return candidate.note in {reference.note for reference in named}
         found = self._reuse.look(self._new(candidate))
-        self._next -= 1  # it was no trial
         return found is not None and found.state is State.COMPLETED
 
     def _repeat(self, past: Trial | None, candidate: Candidate, name: str) -> Trial | None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
 from detol.errors import ResultsError
 from detol.results import engine
@@ -118,7 +117,6 @@ def test_places_that_cannot_hold_one(tmp_path: Path) -> None:
 def test_addresses_that_are_none(url: str, line: str) -> None:
     found = refused(url)
     assert "secret" not in found
-    assert sa.text(line) is not None
     assert any(part in found for part in line.split("|"))
 
 

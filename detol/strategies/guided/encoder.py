@@ -17,7 +17,7 @@ from detol.spaces.decisions import Choice, Decisions, Option
 EMBEDDINGS = ("off", "paths", "either", "svge")
 """What an encoder may know beyond counts."""
 SAMPLES = 16
-"""Networks that show whether those of a space branch."""
+"""Samples that show what the networks of a space are like: how many choices they take, whether they branch."""
 CLOSED = -1.0
 """Stands in place of an option where a choice is not open."""
 

@@ -16,7 +16,7 @@ from detol.search.records import Candidate, Origin, State, Trial
 from detol.search.warm import WarmSource
 from detol.spaces.decisions import Decisions
 from detol.strategies.base import Identity, Proposer, Told, complete
-from detol.strategies.guided.encoder import EMBEDDINGS, usual_embedding
+from detol.strategies.guided.encoder import EMBEDDINGS, SAMPLES, usual_embedding
 from detol.strategies.guided.forest import Forest
 from detol.strategies.guided.kernels import spread
 from detol.strategies.guided.models import (
@@ -50,8 +50,6 @@ FRESH = 32
 """New candidates of a large space at each ask."""
 FEWEST, MOST = 4, 8
 """Proposals of the initial design."""
-SAMPLES = 16
-"""Of the space, that say how many choices a network takes."""
 ROWS = 4_096
 CANDIDATES = 1_500
 """A large space's pool is cut down to so many candidates when it grows beyond ``ROWS``."""
@@ -243,6 +241,7 @@ class Guided(Proposer):
         """Return the candidate of a row, which counts as observed from now on; ``None``: it is known already."""
         self._blocked.add(row)
         made = self.candidate(self._pool.rows[row], origin, parents)
+        # What a source promises may not be among the rows that the model ranks.
         if made is not None and self._model is not None and row in self._model.improvement()[0]:
             self._model.believe(row)
         return made
