@@ -107,6 +107,7 @@ def run(pool: RayExecutor, ranks: int, seed: int, epochs: int, kill: tuple[int, 
     found: dict[str, Any] = {
         "seed": seed,
         "state": str(end.state),
+        "reason": end.reason,
         "epochs": [report.epoch for report in reports] == list(range(1, epochs + 1)),
         "val_loss": reports[-1].metrics["val_loss"] if reports else None,
         "group_s": max((noted[rank][0][1] for rank in range(ranks) if noted[rank]), default=submitted) - submitted,
@@ -173,7 +174,8 @@ def main() -> None:
         print(
             f"seed {seed}: rank {row['rank']} killed at step {row['killed_at_step']} of {steps}: {row['state']}, "
             f"recovery {row.get('recovery_s', float('nan')):.2f} s, steps lost {row.get('steps_lost')}, "
-            f"lost {row['lost']!r}, final loss {row['val_loss']:.4f}, undisturbed {calm['val_loss']:.4f}",
+            f"lost {row['lost']!r}, final loss {row['val_loss']:.4f}, undisturbed {calm['val_loss']:.4f}"
+            f"{row['reason'] and f', {row["reason"]!r}'}",
             flush=True,
         )
     pool.close()

@@ -107,6 +107,12 @@ class Group:
         """Turn the failure of a collective call (a dead or silent peer) into :class:`WorkerLost`."""
         yield
 
+    def break_off(self) -> None:
+        """Begin to let calls that wait for a peer fail, also those that a device waits in; do not wait for the end.
+
+        NCCL comes to that end only when all that was recorded of its calls is let go of.
+        """
+
     def reform(self, error: WorkerLost, step: int) -> None:  # noqa: ARG002  nobody to meet
         """Meet the survivors after ``error`` in the step after ``step`` (counted over the whole training).
 

@@ -5,6 +5,7 @@ Every wait ends after the group's ``patience``, or when a peer's process is gone
 
 import contextlib
 import inspect
+import threading
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -48,7 +49,7 @@ def _recordable(device: torch.device) -> Iterator[None]:
     DistributedDataParallel keeps the nodes that accumulate gradients, and they wait on the stream they were made on:
     for the default stream no recording can (docs.pytorch.org, "CUDA Graphs", usage with DistributedDataParallel).
     """
-    if device.type != "cuda" or way() not in ("graph", "compiled"):
+    if device.type != "cuda" or way() == "eager":
         yield
         return
     current, own = torch.cuda.current_stream(device), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
@@ -232,6 +233,12 @@ class ProcessGroup(Group):
             self._orders.give(plan)
         if link is not None:
             link.abort(self.before_abort)
+
+    def break_off(self) -> None:
+        """Let calls that wait for a peer fail (see :class:`~detol.workers.group.Group`)."""
+        link = self._link
+        if link is not None:
+            threading.Thread(target=link.abort, args=(self.before_abort,), daemon=True).start()
 
     def reform(self, error: WorkerLost, step: int) -> None:
         """Leave the broken group, wait for the plan of a new one and form it with the survivors.

@@ -160,8 +160,7 @@ class Training:
             WorkerLost: another rank died or stopped answering, and there is no going on with those that are left.
         """
         told = len(self.curve)
-        while True:
-            # Of a survivor that was behind, the curve may have grown without it.
+        while True:  # of a survivor that was behind, the curve may have grown without it
             yield from self.curve[told:]
             told = len(self.curve)
             if self.epoch >= self._until:
@@ -191,6 +190,8 @@ class Training:
 
     def _survive(self, error: WorkerLost) -> None:
         """Go on with the ranks that are left, behind the last step that one of them has completed."""
+        with self._group.guarded():
+            self._step.break_off()
         # What the old group had wrapped goes before the new one wraps: there may be no memory for both.
         self._called = self.model
         self._step = choose(self._learner())

@@ -40,13 +40,13 @@ class Hyperband:
         brackets: int | None = None,
         objectives: Sequence[Objective] = (),
     ) -> None:
-        first = PromotingAsha(epochs=epochs, eta=eta, grace=grace, maximum=maximum, recent=1.0, objectives=objectives)
+        first = PromotingAsha(epochs=epochs, eta=eta, grace=grace, maximum=maximum, quota=False, objectives=objectives)
         starts = (*first.rungs, first.maximum) if first.maximum == epochs else first.rungs
         if brackets is not None:
             whole("brackets", brackets, 1)
             starts = starts[:brackets]
         self.brackets = tuple(
-            PromotingAsha(epochs=epochs, eta=eta, grace=start, maximum=maximum, recent=1.0, objectives=objectives)
+            PromotingAsha(epochs=epochs, eta=eta, grace=start, maximum=maximum, quota=False, objectives=objectives)
             for start in starts
         )
         weights = [eta**s / (s + 1) for s in reversed(range(len(starts)))]

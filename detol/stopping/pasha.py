@@ -52,7 +52,7 @@ class Pasha:
         objectives: Sequence[Objective] = (),
     ) -> None:
         self._rule = PromotingAsha(
-            epochs=epochs, eta=eta, grace=grace, maximum=maximum, recent=1.0, objectives=objectives
+            epochs=epochs, eta=eta, grace=grace, maximum=maximum, quota=False, objectives=objectives
         )
         numeric = isinstance(epsilon, int | float) and not isinstance(epsilon, bool)
         if epsilon is not None and not (numeric and 0 <= epsilon < math.inf):

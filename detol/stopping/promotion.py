@@ -1,8 +1,7 @@
 """Asynchronous successive halving in its promotion form: Li et al. 2020, arXiv 1810.05934, algorithm 2."""
 
 import itertools
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
 from detol.errors import UsageError
@@ -11,21 +10,20 @@ from detol.search.records import Objective, State, Trial, Verdict
 from detol.stopping.curves import ladder, reached, standing, unfinished, whole
 from detol.stopping.ranking import finite, order, scores_at, scores_of
 
-RECENT = 0.5
-"""Share of the trials at a rung, the latest, among which one must be as good as among all."""
-
 
 class PromotingAsha:
     """Each trial rests at each rung; the best of those that rest go on, when they are in the top 1 / ``eta`` there.
 
     Whenever a worker is free the rungs are looked through from the highest one: of all trials that reached the rung,
     in whatever state they are now, the best ``1 / eta`` (rounded down) deserve to go on, and the best of them that
-    still rests does. They must be as good among the latest of those trials too (``recent``): a strategy that learns
-    proposes better and better ones, of which each is among the best so far, and then two thirds instead of one go on
+    still rests does. That is as published; but a strategy that learns proposes better and better ones, of which each
+    is among the best so far, and then more than half go on. So by default (``quota``) no more than ``1 / eta`` of those
+    that reached a rung have gone on from it at any time, as in synchronous halving: a better one that comes later has
+    to wait for its place, and when all trials of the search are there nobody waits any more
     (``benchmarks/stopping.py`` has both on orders without any trend). Rungs are epochs counted from the start of a
     trial, whatever was resumed since: one that stands between two rungs rests at the next. A score that is not finite
-    ranks last, and its trial is stopped at the rung. With several objectives a rung ranks by fronts and crowding; the
-    latest are taken in the order of all. Everything is read off the trials: there is no state.
+    ranks last, and its trial is stopped at the rung. With several objectives a rung ranks by fronts and crowding.
+    Everything is read off the trials: there is no state.
 
     Args:
         epochs: of a training to its end, >= 1.
@@ -33,10 +31,9 @@ class PromotingAsha:
         grace: epochs before the first rung, in [1, maximum]; ``grace * eta**k`` are the rungs. By default 1.
         maximum: the last rung, in [1, epochs]: nothing is promoted beyond it. By default the end of a training, so that
             the best of the last rung complete.
-        recent: share of the trials that reached a rung, the latest, among which a trial must be in the best ``1 / eta``
-            too, in (0, 1]; twice ``eta`` of them at least. 1: as published.
+        quota: whether at most ``1 / eta`` of the trials that reached a rung go on before all are there.
         trials: of the search, where known: when all are there (refused ones do not count), nobody better comes, and
-            being among the best of all is enough. In a search that ends for another reason it never is.
+            being among the best is enough. In a search that ends for another reason the quota holds to its end.
         rungs: these epochs in place of ``grace * eta**k``, ascending, in [1, maximum].
         objectives: of the search; fewer than two: the curve of a trial counts.
 
@@ -52,7 +49,7 @@ class PromotingAsha:
         grace: int | None = None,
         maximum: int | None = None,
         rungs: Sequence[int] | None = None,
-        recent: float = RECENT,
+        quota: bool = True,
         trials: int | None = None,
         objectives: Sequence[Objective] = (),
     ) -> None:
@@ -62,10 +59,10 @@ class PromotingAsha:
         whole("maximum", maximum, 1)
         if maximum > epochs:
             raise UsageError(f"maximum must be at most the {epochs} epochs of a trial, got {maximum}: lower it")
-        if isinstance(recent, bool) or not (isinstance(recent, int | float) and 0 < recent <= 1):
-            raise UsageError(f"recent is a share of the trials, in (0, 1], got {recent!r}: 1 looks at all of them")
+        if not isinstance(quota, bool):
+            raise UsageError(f"quota is true or false, got {quota!r}: false promotes as published")
         self.eta, self.maximum, self.objectives = eta, maximum, tuple(objectives)
-        self.recent, self.trials = float(recent), trials
+        self.quota, self.trials = quota, trials
         below = _given(rungs, grace, maximum) if rungs is not None else ladder(_grace(grace, maximum), eta, maximum)
         self.rungs = below if maximum == epochs else (*below, maximum)
 
@@ -90,33 +87,28 @@ class PromotingAsha:
         ``trials`` are all, the resting ones included. From ``maximum``, where it is a rung, nobody goes on.
         """
         there = sum(trial.state is not State.REFUSED for trial in trials)
-        share = 1.0 if self.trials is not None and there >= self.trials else self.recent
+        bounded = self.quota and (self.trials is None or there < self.trials)
         resting: dict[int, set[int]] = {}
         for trial in paused:
             resting.setdefault(standing(trial, self.rungs), set()).add(trial.number)
         for position in reversed(range(open_)):
             rung = self.rungs[position]
-            if position in resting and rung < self.maximum:
-                for number in self.top(trials, rung, share):
-                    if number in resting[position]:
-                        return position, number
+            if position not in resting or rung >= self.maximum:
+                continue
+            came = [trial for trial in trials if trial.epoch >= rung]
+            if bounded and _gone(came, rung, resting[position]) >= len(came) // self.eta:
+                continue
+            for number in self.top(came, rung):
+                if number in resting[position]:
+                    return position, number
         return None
 
-    def top(self, trials: Iterable[Trial], rung: int, recent: float = 1.0) -> list[int]:
-        """Return the numbers of those that reached a rung and deserve to go on, the best first (ties: the older).
-
-        ``recent``: share of them, the latest, among which one must be in the best ``1 / eta`` too.
-        """
+    def top(self, trials: Iterable[Trial], rung: int) -> list[int]:
+        """Return the numbers of the best ``1 / eta`` of those that reached a rung, the best first (ties: the older)."""
         there = sorted((trial for trial in trials if trial.epoch >= rung), key=lambda trial: trial.number)
         scores = [scores_at(trial, rung, self.objectives) for trial in there]
-        latest = min(len(there), max(2 * self.eta, math.ceil(recent * len(there))))
-        first, before, found = len(there) - latest, 0, []
-        for index in order(scores)[: len(there) // self.eta]:
-            among = latest + (index < first)  # the latest ones and itself
-            if before < among // self.eta and finite(scores[index]):
-                found.append(there[index].number)
-            before += index >= first
-        return found
+        best = order(scores)[: len(there) // self.eta]
+        return [there[index].number for index in best if finite(scores[index])]
 
 
 def rest(rule: Pauser, trial: Trial, peers: Iterable[Trial]) -> Verdict:
@@ -125,6 +117,12 @@ def rest(rule: Pauser, trial: Trial, peers: Iterable[Trial]) -> Verdict:
     resting = [replace(trial, state=State.PAUSED), *(peer for peer in others if peer.state is State.PAUSED)]
     awake = [peer for peer in others if peer.state is not State.PAUSED]
     return Verdict.CONTINUE if rule.promote(resting, awake) == trial.number else Verdict.PAUSE
+
+
+def _gone(came: Sequence[Trial], rung: int, resting: Container[int]) -> int:
+    """Return how many of those that reached a rung have gone on: neither rest there nor were stopped there."""
+    ended = sum(trial.state is State.STOPPED and trial.epoch == rung for trial in came)
+    return sum(trial.number not in resting for trial in came) - ended
 
 
 def _grace(grace: int | None, maximum: int) -> int:

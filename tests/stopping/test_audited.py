@@ -88,9 +88,9 @@ def test_the_number_of_trials_goes_to_the_rule_that_guesses() -> None:
     rule = wire.stopper("promote", epochs=9, trials=110, options={"audit_share": 0})
     assert isinstance(rule, PromotingAsha)
     assert rule.trials == 110
-    rule = wire.stopper("promote+curve", epochs=9, trials=110, options={"audit_share": 0, "recent": 0.7})
+    rule = wire.stopper("promote+curve", epochs=9, trials=110, options={"audit_share": 0, "quota": False})
     assert isinstance(rule, Joined)
-    assert (rule.pauser.trials, rule.pauser.recent, rule.stoppers[0].trials) == (110, 0.7, 110)
+    assert (rule.pauser.trials, rule.pauser.quota, rule.stoppers[0].trials) == (110, False, 110)
 
 
 def test_options_go_to_the_rule_that_has_them() -> None:

@@ -113,51 +113,65 @@ def test_epochs_of_promotion_are_those_of_the_paper() -> None:
     assert done.best == max(range(81), key=lambda number: done.trials[number].curve[0])
 
 
-def going_on(rule: PromotingAsha, trials: Sequence[Trial]) -> list[int]:
-    """Return who would go on from the first rung, one after the other."""
+def going_on(rule: PromotingAsha, trials: Sequence[Trial], others: Sequence[Trial] = ()) -> list[int]:
+    """Return who would go on from the first rung, one after the other; the others do not rest."""
     found: list[int] = []
     while (number := rule.promote([t for t in trials if t.number not in found], [
-        replace(t, state=State.RUNNING) for t in trials if t.number in found
+        *others, *(replace(t, state=State.RUNNING) for t in trials if t.number in found)
     ])) is not None:  # fmt: skip
         found.append(number)
     return found
 
 
-def test_one_must_be_among_the_best_of_the_latest_too_until_no_more_come() -> None:
-    """Since a strategy learns, whoever comes late is among the best of all: 4 of 12 here, and 2 of the latest 6."""
-    low, late = [0.1, 0.2, 0.3, 0.2, 0.1, 0.2], [0.5, 0.6, 0.7, 0.8, 0.9, 0.55]
+def test_no_more_than_the_quota_have_gone_on_until_no_more_come() -> None:
+    """Of 12 that came 4 may go on, and two have: the best of the others takes its turn, not all that are better."""
+    low, late = [0.1, 0.3, 0.4, 0.2, 0.1, 0.2], [0.5, 0.6, 0.7, 0.8, 0.9, 0.55]
     trials = [trial(number, [value]) for number, value in enumerate([*low, *late])]
-    assert going_on(PromotingAsha(epochs=EPOCHS), trials) == [10, 9]
-    assert going_on(PromotingAsha(epochs=EPOCHS, trials=13), trials) == [10, 9]
-    for rule in (PromotingAsha(epochs=EPOCHS, trials=12), PromotingAsha(epochs=EPOCHS, recent=1)):
-        assert going_on(rule, trials) == [10, 9, 8, 7]
+    assert going_on(PromotingAsha(epochs=EPOCHS), trials) == [10, 9, 8, 7]
+    gone = [replace(each, state=State.RUNNING) for each in trials if each.number in (1, 2)]
+    rest = [each for each in trials if each.number not in (1, 2)]
+    assert going_on(PromotingAsha(epochs=EPOCHS), rest, gone) == [10, 9]
+    assert going_on(PromotingAsha(epochs=EPOCHS, trials=13), rest, gone) == [10, 9]
+    for rule in (PromotingAsha(epochs=EPOCHS, trials=12), PromotingAsha(epochs=EPOCHS, quota=False)):
+        assert going_on(rule, rest, gone) == [10, 9, 8, 7]
+    stopped = [replace(gone[0], state=State.STOPPED), gone[1]]  # at the rung: it has taken nobody's place
+    assert going_on(PromotingAsha(epochs=EPOCHS), rest, stopped) == [10, 9, 8]
     refused = [trial(number, [], State.REFUSED) for number in range(12, 20)]
-    assert PromotingAsha(epochs=EPOCHS, trials=13).best(trials, [*trials, *refused], 1) == (0, 10)
-    gone = [replace(each, state=State.RUNNING) if each.number in (9, 10) else each for each in trials]
-    rest = [each for each in gone if each.number not in (9, 10)]
-    assert PromotingAsha(epochs=EPOCHS, trials=13).promote(rest, [*gone[9:11], *refused]) is None  # 12 of 13 are there
-    early = [trial(0, [0.85]), *trials[1:]]  # an early one is held against the latest: one of seven is better
-    assert going_on(PromotingAsha(epochs=EPOCHS), early) == [10, 0, 9]
+    full = [*gone, *(replace(each, state=State.RUNNING) for each in trials[9:11]), *refused]
+    assert PromotingAsha(epochs=EPOCHS, trials=13).promote(trials[3:9], full) is None  # 12 of 13 are there
 
 
 def test_a_strategy_that_found_a_better_region_does_not_promote_nearly_all_it_proposes_there() -> None:
-    share: dict[float, list[int]] = {1.0: [], 0.5: []}
+    share: dict[bool, list[int]] = {False: [], True: []}
     for seed in range(10):
         rng = np.random.default_rng(seed)
         ends = [*rng.uniform(0.0, 0.5, 20), *rng.uniform(0.5, 1.0, 40)]
         curves = [trial(number, [end] * EPOCHS, State.COMPLETED) for number, end in enumerate(ends)]
-        for recent, passed in share.items():
-            done = rehearse(curves, PromotingAsha(epochs=EPOCHS, recent=recent, trials=60), finish=0)
+        for quota, passed in share.items():
+            done = rehearse(curves, PromotingAsha(epochs=EPOCHS, quota=quota, trials=60), finish=0)
             passed.append(sum(each.epoch > 1 for each in done.trials))
             assert done.best == int(np.argmax(ends))  # the best of all is the best of any of them
-    assert all(some <= more for some, more in zip(share[0.5], share[1.0], strict=True))
-    assert np.mean(share[0.5]) < 0.9 * np.mean(share[1.0])
+        done = rehearse(curves, PromotingAsha(epochs=EPOCHS), finish=0)  # nobody knows that 60 are all
+        assert sum(each.epoch > 1 for each in done.trials) == 60 // 3
+    assert all(some <= more for some, more in zip(share[True], share[False], strict=True))
+    assert np.mean(share[True]) < 0.85 * np.mean(share[False])
 
 
-@pytest.mark.parametrize("recent", [0, -0.5, 1.5, True, "half", None])
-def test_a_share_that_is_none_is_refused(recent: object) -> None:
-    with pytest.raises(UsageError, match="recent is a share of the trials"):
-        PromotingAsha(epochs=EPOCHS, recent=recent)  # type: ignore[arg-type]
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40), st.integers(2, 4))
+@settings(max_examples=40, deadline=None)
+def test_each_rung_keeps_its_quota_in_any_order(ends: list[float], eta: int) -> None:
+    curves = [trial(number, [end] * EPOCHS, State.COMPLETED) for number, end in enumerate(ends)]
+    rule = PromotingAsha(epochs=EPOCHS, eta=eta)
+    done = rehearse(curves, rule, finish=0)
+    for rung in rule.rungs:
+        came = sum(each.epoch >= rung for each in done.trials)
+        assert sum(each.epoch > rung for each in done.trials) <= came // eta
+
+
+@pytest.mark.parametrize("quota", [0, 0.5, "half", None])
+def test_a_quota_is_true_or_false(quota: object) -> None:
+    with pytest.raises(UsageError, match="quota is true or false"):
+        PromotingAsha(epochs=EPOCHS, quota=quota)  # type: ignore[arg-type]
 
 
 # -- Hyperband -------------------------------------------------------------------------------------------------------

@@ -33,6 +33,9 @@ class Step(Protocol):
     def begin(self, epoch: Epoch) -> None:
         """Get ready for an epoch; called before its first step, and before the first after a resumption within it."""
 
+    def break_off(self) -> None:
+        """Call where another rank is gone, before the step is let go of: what of it waits for that rank comes back."""
+
     def __call__(self, batch: Batch) -> Tensor:
         """Take the step; return the loss summed over this rank's samples, a scalar on the device, detached.
 

@@ -55,7 +55,7 @@ def _eager(learner: Learner, wanted: str) -> str:
     if wanted == "eager":
         return "asked for"
     if learner.group.width > 1:
-        why = _several(learner, wanted)
+        why = _several(learner)
         if why:
             return why
     if not isinstance(optimiser, SGD | AdamW):
@@ -65,15 +65,9 @@ def _eager(learner: Learner, wanted: str) -> str:
     return ""
 
 
-def _several(learner: Learner, wanted: str) -> str:
-    """Return why the step of several ranks is not recorded; empty when it is.
-
-    Only when it is asked for: a rank that waits in a recorded exchange for one that died is not told until the group's
-    patience is over.
-    """
+def _several(learner: Learner) -> str:
+    """Return why the step of several ranks is not recorded; empty when it is."""
     called, width = learner.called, learner.group.width
-    if wanted == "auto":
-        return f"{width} ranks exchange gradients"
     if not isinstance(called, DistributedDataParallel) or dist.get_backend(called.process_group) != "nccl":
         return f"{width} ranks exchange gradients through the host"
     if learner.recipe.communication != "plain" or learner.recipe.sync_norm:

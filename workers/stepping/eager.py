@@ -31,6 +31,9 @@ class Eager:
         """Announce what this rank will read, where its samples stay on the host."""
         announce(self._learner, epoch)
 
+    def break_off(self) -> None:
+        """Do nothing: it holds nothing that the device is in."""
+
     def __call__(self, batch: Batch) -> Tensor:
         """Take the step (see :class:`~detol.workers.stepping.base.Step`)."""
         learner, group = self._learner, self._learner.group

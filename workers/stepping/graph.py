@@ -138,6 +138,16 @@ class Graph:
         recorded.replay()
         return recorded.loss
 
+    def break_off(self) -> None:
+        """Break the group off, and wait until the device is out of what was recorded.
+
+        To destroy a graph that runs takes until it has run, and no other thread could end it meanwhile: torch does so
+        under the interpreter's lock.
+        """
+        if self._exchange is not None:
+            self._learner.group.break_off()
+            self._recorder.wait()
+
     def _part(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """Return this rank's samples of a batch, and their draws."""
         shard = self._learner.group.shard(len(batch))

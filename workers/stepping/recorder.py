@@ -16,6 +16,9 @@ class Recorder(Protocol):
     def warm(self, work: Work) -> None:
         """Do the work as often as a recording needs it to have been done before."""
 
+    def wait(self) -> None:
+        """Wait until all work that was begun is done."""
+
     def record(self, work: Work) -> Work:
         """Record the work without doing it; return what does it again.
 
@@ -48,6 +51,10 @@ class CudaRecorder:
                 work()
         current.wait_stream(self._stream)
 
+    def wait(self) -> None:
+        """Wait for the device."""
+        torch.cuda.synchronize(self._stream.device)
+
     def record(self, work: Work) -> Work:
         """Record a graph."""
         graph = torch.cuda.CUDAGraph()
@@ -65,6 +72,9 @@ class Rerun:
     def warm(self, work: Work) -> None:
         """Do the work once."""
         work()
+
+    def wait(self) -> None:
+        """Do nothing: work is done when it returns."""
 
     def record(self, work: Work) -> Work:
         """Return the work."""
