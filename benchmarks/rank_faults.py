@@ -175,7 +175,7 @@ def main() -> None:
             f"seed {seed}: rank {row['rank']} killed at step {row['killed_at_step']} of {steps}: {row['state']}, "
             f"recovery {row.get('recovery_s', float('nan')):.2f} s, steps lost {row.get('steps_lost')}, "
             f"lost {row['lost']!r}, final loss {row['val_loss']:.4f}, undisturbed {calm['val_loss']:.4f}"
-            f"{row['reason'] and f', {row["reason"]!r}'}",
+            f"{', ' if row['reason'] else ''}{row['reason']}",
             flush=True,
         )
     pool.close()

@@ -45,6 +45,20 @@ def hangs(group, victim):
     yield (group.rank, group.width)
 
 
+def breaks_off(group):
+    """Rank 0 does not come to what the other waits in, but breaks the group off."""
+    yield "up"
+    try:
+        with group.guarded():
+            if group.member == 0:
+                group.break_off()
+                raise WorkerLost("broken off")
+            group.agree([False])
+    except WorkerLost as error:
+        group.reform(error, 0)
+    yield (group.rank, group.width)
+
+
 def fails(group, victim):
     """One rank fails by itself: the others give up too."""
     yield "up"

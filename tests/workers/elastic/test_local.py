@@ -57,6 +57,12 @@ def test_a_rank_that_never_returns_is_killed_and_the_others_go_on():
     assert [(kill.ranks, kill.reason) for kill in ranks.kills] == [((2,), "its step did not return within 2 s")]
 
 
+def test_whoever_waits_in_a_group_that_is_broken_off_meets_the_others_again():
+    ranks, said = run(2, "breaks_off")
+    assert said == {0: ["up", (0, 2), ""], 1: ["up", (1, 2), ""]}
+    assert ranks.kills == []
+
+
 def test_a_rank_that_fails_ends_all():
     _, said = run(3, "fails", 1)
     assert said[1] == ["up", "MemoryError: full"]

@@ -85,6 +85,23 @@ def test_recording_leaves_no_trace(few):
     assert torch.equal(torch.get_rng_state(), drawn)
 
 
+def test_the_group_is_broken_off_before_the_device_is_waited_for(few):
+    """A graph that runs cannot be destroyed, and what runs waits for the rank that is gone."""
+    said = []
+
+    class Told(Rerun):
+        def wait(self):
+            said.append("device")
+
+    step = training(few, Recipe(batch_size=32), recorder=Told())._step
+    step._learner.group.break_off = lambda: said.append("group")
+    step.break_off()
+    assert said == []  # alone: nothing waits for others
+    step._exchange = object()
+    step.break_off()
+    assert said == ["group", "device"]
+
+
 def test_there_is_one_recording_for_each_size_of_batch(few):
     made = training(few, Recipe(batch_size=32))
     curve(made)
