@@ -1,7 +1,7 @@
 """Asynchronous successive halving in its promotion form: Li et al. 2020, arXiv 1810.05934, algorithm 2."""
 
 import itertools
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
 
 from detol.errors import UsageError
@@ -20,7 +20,8 @@ class PromotingAsha:
     is among the best so far, and then more than half go on. So by default (``quota``) no more than ``1 / eta`` of those
     that reached a rung have gone on from it at any time, as in synchronous halving: a better one that comes later has
     to wait for its place, and when all trials of the search are there nobody waits any more
-    (``benchmarks/stopping.py`` has both on orders without any trend). Rungs are epochs counted from the start of a
+    (``benchmarks/stopping.py`` has both on orders without any trend). Who goes on whatever the rule says takes nobody's
+    place. Rungs are epochs counted from the start of a
     trial, whatever was resumed since: one that stands between two rungs rests at the next. A score that is not finite
     ranks last, and its trial is stopped at the rung. With several objectives a rung ranks by fronts and crowding.
     Everything is read off the trials: there is no state.
@@ -34,6 +35,7 @@ class PromotingAsha:
         quota: whether at most ``1 / eta`` of the trials that reached a rung go on before all are there.
         trials: of the search, where known: when all are there (refused ones do not count), nobody better comes, and
             being among the best is enough. In a search that ends for another reason the quota holds to its end.
+        exempt: whether the trial of a number goes on whatever the rule says; by default none does.
         rungs: these epochs in place of ``grace * eta**k``, ascending, in [1, maximum].
         objectives: of the search; fewer than two: the curve of a trial counts.
 
@@ -51,6 +53,7 @@ class PromotingAsha:
         rungs: Sequence[int] | None = None,
         quota: bool = True,
         trials: int | None = None,
+        exempt: Callable[[int], bool] | None = None,
         objectives: Sequence[Objective] = (),
     ) -> None:
         whole("epochs", epochs, 1)
@@ -62,7 +65,7 @@ class PromotingAsha:
         if not isinstance(quota, bool):
             raise UsageError(f"quota is true or false, got {quota!r}: false promotes as published")
         self.eta, self.maximum, self.objectives = eta, maximum, tuple(objectives)
-        self.quota, self.trials = quota, trials
+        self.quota, self.trials, self._exempt = quota, trials, exempt or _nobody
         below = _given(rungs, grace, maximum) if rungs is not None else ladder(_grace(grace, maximum), eta, maximum)
         self.rungs = below if maximum == epochs else (*below, maximum)
 
@@ -95,10 +98,9 @@ class PromotingAsha:
             rung = self.rungs[position]
             if position not in resting or rung >= self.maximum:
                 continue
-            came = [trial for trial in trials if trial.epoch >= rung]
-            if bounded and _gone(came, rung, resting[position]) >= len(came) // self.eta:
+            if bounded and not self._open(trials, rung, resting[position]):
                 continue
-            for number in self.top(came, rung):
+            for number in self.top(trials, rung):
                 if number in resting[position]:
                     return position, number
         return None
@@ -110,6 +112,12 @@ class PromotingAsha:
         best = order(scores)[: len(there) // self.eta]
         return [there[index].number for index in best if finite(scores[index])]
 
+    def _open(self, trials: Iterable[Trial], rung: int, resting: Container[int]) -> bool:
+        """Return whether fewer have gone on from a rung, neither resting nor stopped there, than the quota allows."""
+        came = [trial for trial in trials if trial.epoch >= rung and not self._exempt(trial.number)]
+        ended = sum(trial.state is State.STOPPED and trial.epoch == rung for trial in came)
+        return sum(trial.number not in resting for trial in came) - ended < len(came) // self.eta
+
 
 def rest(rule: Pauser, trial: Trial, peers: Iterable[Trial]) -> Verdict:
     """Return PAUSE for a trial at a rung, or CONTINUE if it is the one that would be promoted at once."""
@@ -119,10 +127,8 @@ def rest(rule: Pauser, trial: Trial, peers: Iterable[Trial]) -> Verdict:
     return Verdict.CONTINUE if rule.promote(resting, awake) == trial.number else Verdict.PAUSE
 
 
-def _gone(came: Sequence[Trial], rung: int, resting: Container[int]) -> int:
-    """Return how many of those that reached a rung have gone on: neither rest there nor were stopped there."""
-    ended = sum(trial.state is State.STOPPED and trial.epoch == rung for trial in came)
-    return sum(trial.number not in resting for trial in came) - ended
+def _nobody(number: int) -> bool:  # noqa: ARG001
+    return False
 
 
 def _grace(grace: int | None, maximum: int) -> int:

@@ -141,6 +141,14 @@ def test_no_more_than_the_quota_have_gone_on_until_no_more_come() -> None:
     assert PromotingAsha(epochs=EPOCHS, trials=13).promote(trials[3:9], full) is None  # 12 of 13 are there
 
 
+def test_whoever_goes_on_whatever_the_rule_says_takes_nobodys_place() -> None:
+    """Three references and nine others: of the nine three go on, though three have gone on already."""
+    spared = [trial(number, [0.1], State.RUNNING) for number in range(3)]
+    others = [trial(number, [number / 10]) for number in range(3, 12)]
+    assert going_on(PromotingAsha(epochs=EPOCHS), others, spared) == [11]
+    assert going_on(PromotingAsha(epochs=EPOCHS, exempt=lambda number: number < 3), others, spared) == [11, 10, 9]
+
+
 def test_a_strategy_that_found_a_better_region_does_not_promote_nearly_all_it_proposes_there() -> None:
     share: dict[bool, list[int]] = {False: [], True: []}
     for seed in range(10):
