@@ -243,9 +243,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=256, help="of each rank, of the large network")
     parser.add_argument("--no-weak", action="store_true", help="leave the large network out")
     parser.add_argument("--weak", action="store_true", help="weak scaling on a CPU too, of the small network")
-    parser.add_argument(
-        "--step", default="graph", help="DETOL_STEP on cuda: graph (also of several ranks), eager, auto"
-    )
+    parser.add_argument("--step", default="graph", help="DETOL_STEP on cuda: graph, eager, auto (as searches do)")
     parser.add_argument("--machine", default="", help="file of a calibration, instead of measuring")
     parser.add_argument("--keep", default="", help="write the calibration to this file")
     args = parser.parse_args()

@@ -199,16 +199,11 @@ def stopper(
     """
     if not isinstance(name, str):
         return name
-    from detol.stopping.audited import SHARE, Lots, audited
-    from detol.stopping.joined import joined
-
     given = dict(options or {})
     made = _rules(name)
     share = given.pop("audit_share", None)
-    lots = Lots(SHARE if share is None else share, trials=trials, seed=seed, references=references)
     taken = {part: set(inspect.signature(each).parameters) for part, each in made.items()}
     fixed = {"epochs": epochs, "objectives": tuple(objectives), "trials": trials, LEARNS: tuple(earlier)}
-    fixed["exempt"] = lots.exempt
     open_ = sorted(set().union(*taken.values()) - set(fixed))
     for key in given:
         if key not in open_:
@@ -222,6 +217,9 @@ def stopper(
         )
         for part, each in made.items()
     ]
+    from detol.stopping.audited import SHARE, audited
+    from detol.stopping.joined import joined
+
     if name == "none" and share is None:
         return rules[0]
     share = SHARE if share is None else share

@@ -43,13 +43,13 @@ _QUIET_BUFFERS: dict[str, Any] = (
 
 
 @contextlib.contextmanager
-def _recordable(device: torch.device) -> Iterator[None]:
-    """Wrap a network on a stream of its own where its steps are to be recorded.
+def _recordable(device: torch.device, *, plain: bool) -> Iterator[None]:
+    """Wrap a network on a stream of its own where its steps are to be recorded: exchanges are ``plain`` then.
 
     DistributedDataParallel keeps the nodes that accumulate gradients, and they wait on the stream they were made on:
     for the default stream no recording can (docs.pytorch.org, "CUDA Graphs", usage with DistributedDataParallel).
     """
-    if device.type != "cuda" or way() == "eager":
+    if device.type != "cuda" or not plain or way() == "eager":
         yield
         return
     current, own = torch.cuda.current_stream(device), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
@@ -151,7 +151,8 @@ class ProcessGroup(Group):
         options = communication.options(self._backend) if communication else {}
         # Survivors have agreed on the weights already, and each keeps its own running statistics until they settle.
         fresh = self.generation == 0
-        with _recordable(next(model.parameters()).device):
+        plain = self._backend == "nccl" and not sync_norm and (communication is None or communication.name == "plain")
+        with _recordable(next(model.parameters()).device, plain=plain):
             wrapped = DistributedDataParallel(
                 model, gradient_as_bucket_view=True, init_sync=fresh, **_QUIET_BUFFERS, **options
             )

@@ -37,8 +37,8 @@ class Machine:
         layer: of starting one layer's work, whatever its size.
         tensor: of one parameter tensor in the optimiser, whatever its size.
         step: of what is left of a step.
-        layer_wide: of starting a layer where several ranks train together, whose steps may not be recorded in a graph
-            as those of one are; 0: as alone.
+        layer_wide: of starting a layer where several ranks train together (some of their steps are not recorded in a
+            graph, as those of one are); 0: as alone.
         step_wide: of what is left of such a step, likewise.
         queued: whether a device works through a queue (a GPU): starting overlaps with computing.
         joined: whether convolutions of a batch are one product (:func:`detol.scaling.rates.seconds`).

@@ -216,6 +216,7 @@ def _thin(trial: Trial, objectives: Sequence[Objective]) -> Trial:
     # What was foretold is compared with the mean of all epochs: only where all were trained here, at one width.
     whole = not (trial.reused or KNOWN in trial.extra or WIDTHS in trial.extra or LOST_RANKS in trial.extra)
     foretold = {FORECAST: trial.extra[FORECAST]} if whole and FORECAST in trial.extra else {}
+    foretold |= {KNOWN: trial.extra[KNOWN]} if KNOWN in trial.extra else {}
     if len(objectives) < 2:
         return replace(trial, candidate=_NOBODY, reports=tuple(_bare(r.epoch) for r in trial.reports), extra=foretold)
     names = [objective.metric for objective in objectives]

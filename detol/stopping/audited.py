@@ -16,43 +16,13 @@ LEAST = 3
 """Trials that run to their end at least, but no more than a third of a search."""
 
 
-class Lots:
-    """Who is spared: one, drawn by lot, of each ``period`` trials in a row after the references.
-
-    Args:
-        share: of the trials, in [0, 1]; 0: none.
-        trials: of the search, where known: at least 3 of them are spared, but not more than a third.
-        seed: of the search.
-        references: how many of the first trials are references.
-
-    Raises:
-        UsageError: a share out of range.
-    """
-
-    def __init__(self, share: float, *, trials: int | None = None, seed: int = 0, references: int = 0) -> None:
-        check_share(share)
-        self.period = period(share, None if trials is None else max(1, trials - references)) if share else 0
-        self.seed, self.references = seed, references
-
-    def __call__(self, number: int) -> bool:
-        """Return whether the trial of that number is spared."""
-        if not self.period:
-            return False
-        block, place = divmod(number - self.references, self.period)
-        lot = hashlib.sha256(f"audit {self.seed} {block}".encode()).digest()
-        return block >= 0 and place == int.from_bytes(lot[:8], "big") % self.period
-
-    def exempt(self, number: int) -> bool:
-        """Return whether that trial goes on whatever a rule says: a reference, or a spared one."""
-        return number < self.references or self(number)
-
-
 class Audited:
     """A rule, and a share of the trials that run to their end whatever it says.
 
-    Which ones depends on their number and the search's seed alone (see :class:`Lots`); references run to their end
-    anyway. ``detol results audit`` compares what became of them with what the rule would have done. A curve that is not
-    finite is stopped all the same.
+    Which ones depends on their number and the search's seed alone: one, drawn by lot, of each ``period`` in a row after
+    the references, which run to their end anyway.
+    ``detol results audit`` compares what became of them with what the rule would have done. A curve that is not finite
+    is stopped all the same.
 
     Args:
         rule: the rule.
@@ -68,8 +38,14 @@ class Audited:
     def __init__(
         self, rule: Stopper, *, share: float = SHARE, trials: int | None = None, seed: int = 0, references: int = 0
     ) -> None:
-        self.rule = rule
-        self.spared = Lots(share, trials=trials, seed=seed, references=references)
+        self.period = period(share, None if trials is None else max(1, trials - references))
+        self.rule, self.seed, self.references = rule, seed, references
+
+    def spared(self, number: int) -> bool:
+        """Return whether the trial of that number runs to its end whatever the rule says."""
+        block, place = divmod(number - self.references, self.period)
+        lot = hashlib.sha256(f"audit {self.seed} {block}".encode()).digest()
+        return block >= 0 and place == int.from_bytes(lot[:8], "big") % self.period
 
     def judge(self, trial: Trial, peers: Iterable[Trial]) -> Verdict:
         """Return what the rule says, and CONTINUE for a trial that is spared."""

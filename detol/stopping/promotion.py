@@ -1,12 +1,13 @@
 """Asynchronous successive halving in its promotion form: Li et al. 2020, arXiv 1810.05934, algorithm 2."""
 
 import itertools
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from detol.errors import UsageError
 from detol.search.protocols import Pauser
 from detol.search.records import Objective, State, Trial, Verdict
+from detol.search.spared import KNOWN
 from detol.stopping.curves import ladder, reached, standing, unfinished, whole
 from detol.stopping.ranking import finite, order, scores_at, scores_of
 
@@ -17,14 +18,13 @@ class PromotingAsha:
     Whenever a worker is free the rungs are looked through from the highest one: of all trials that reached the rung,
     in whatever state they are now, the best ``1 / eta`` (rounded down) deserve to go on, and the best of them that
     still rests does. That is as published; but a strategy that learns proposes better and better ones, of which each
-    is among the best so far, and then more than half go on. So by default (``quota``) no more than ``1 / eta`` of those
-    that reached a rung have gone on from it at any time, as in synchronous halving: a better one that comes later has
-    to wait for its place, and when all trials of the search are there nobody waits any more
-    (``benchmarks/stopping.py`` has both on orders without any trend). Who goes on whatever the rule says takes nobody's
-    place. Rungs are epochs counted from the start of a
-    trial, whatever was resumed since: one that stands between two rungs rests at the next. A score that is not finite
-    ranks last, and its trial is stopped at the rung. With several objectives a rung ranks by fronts and crowding.
-    Everything is read off the trials: there is no state.
+    is among the best so far, and then more than half go on. So by default (``quota``), before all trials of the search
+    are there, no more than ``1 / eta`` of those that reached a rung have gone on from it, as in synchronous halving,
+    references and the audit's trials included: a better one that comes later waits for its place. Then all of the best
+    ``1 / eta`` go on (``benchmarks/stopping.py`` has both on orders without any trend). Rungs are epochs counted from
+    the start of a trial, whatever was resumed since: one that stands between two rungs rests at the next. A score that
+    is not finite ranks last, and its trial is stopped at the rung. With several objectives a rung ranks by fronts and
+    crowding. Everything is read off the trials: there is no state.
 
     Args:
         epochs: of a training to its end, >= 1.
@@ -35,7 +35,6 @@ class PromotingAsha:
         quota: whether at most ``1 / eta`` of the trials that reached a rung go on before all are there.
         trials: of the search, where known: when all are there (refused ones do not count), nobody better comes, and
             being among the best is enough. In a search that ends for another reason the quota holds to its end.
-        exempt: whether the trial of a number goes on whatever the rule says; by default none does.
         rungs: these epochs in place of ``grace * eta**k``, ascending, in [1, maximum].
         objectives: of the search; fewer than two: the curve of a trial counts.
 
@@ -53,7 +52,6 @@ class PromotingAsha:
         rungs: Sequence[int] | None = None,
         quota: bool = True,
         trials: int | None = None,
-        exempt: Callable[[int], bool] | None = None,
         objectives: Sequence[Objective] = (),
     ) -> None:
         whole("epochs", epochs, 1)
@@ -65,7 +63,7 @@ class PromotingAsha:
         if not isinstance(quota, bool):
             raise UsageError(f"quota is true or false, got {quota!r}: false promotes as published")
         self.eta, self.maximum, self.objectives = eta, maximum, tuple(objectives)
-        self.quota, self.trials, self._exempt = quota, trials, exempt or _nobody
+        self.quota, self.trials = quota, trials
         below = _given(rungs, grace, maximum) if rungs is not None else ladder(_grace(grace, maximum), eta, maximum)
         self.rungs = below if maximum == epochs else (*below, maximum)
 
@@ -98,7 +96,7 @@ class PromotingAsha:
             rung = self.rungs[position]
             if position not in resting or rung >= self.maximum:
                 continue
-            if bounded and not self._open(trials, rung, resting[position]):
+            if bounded and not self._open(trials, position):
                 continue
             for number in self.top(trials, rung):
                 if number in resting[position]:
@@ -112,11 +110,13 @@ class PromotingAsha:
         best = order(scores)[: len(there) // self.eta]
         return [there[index].number for index in best if finite(scores[index])]
 
-    def _open(self, trials: Iterable[Trial], rung: int, resting: Container[int]) -> bool:
-        """Return whether fewer have gone on from a rung, neither resting nor stopped there, than the quota allows."""
-        came = [trial for trial in trials if trial.epoch >= rung and not self._exempt(trial.number)]
+    def _open(self, trials: Iterable[Trial], position: int) -> bool:
+        """Return whether fewer have gone on from a rung than the quota allows."""
+        rung = self.rungs[position]
+        came = [trial for trial in trials if trial.epoch >= rung and not _for_nothing(trial, rung)]
+        rest = sum(trial.state is State.PAUSED and standing(trial, self.rungs) == position for trial in came)
         ended = sum(trial.state is State.STOPPED and trial.epoch == rung for trial in came)
-        return sum(trial.number not in resting for trial in came) - ended < len(came) // self.eta
+        return len(came) - rest - ended < len(came) // self.eta
 
 
 def rest(rule: Pauser, trial: Trial, peers: Iterable[Trial]) -> Verdict:
@@ -127,8 +127,9 @@ def rest(rule: Pauser, trial: Trial, peers: Iterable[Trial]) -> Verdict:
     return Verdict.CONTINUE if rule.promote(resting, awake) == trial.number else Verdict.PAUSE
 
 
-def _nobody(number: int) -> bool:  # noqa: ARG001
-    return False
+def _for_nothing(trial: Trial, rung: int) -> bool:
+    """Return whether a trial came beyond a rung by results that were there: it took nobody's place."""
+    return bool(trial.reused) or int(trial.extra.get(KNOWN, 0)) > rung
 
 
 def _grace(grace: int | None, maximum: int) -> int:

@@ -93,20 +93,6 @@ def test_the_number_of_trials_goes_to_the_rule_that_guesses() -> None:
     assert (rule.pauser.trials, rule.pauser.quota, rule.stoppers[0].trials) == (110, False, 110)
 
 
-def test_the_rule_that_promotes_is_told_who_is_spared() -> None:
-    """Twelve trials after two references: nine wait for places, the references and the audit's three take none."""
-    rule = wire.stopper("promote", epochs=9, trials=14, seed=5, references=2)
-    assert isinstance(rule, AuditedPauser)
-    assert isinstance(rule.rule, PromotingAsha)
-    spared = [number for number in range(14) if rule.spared(number)]
-    assert len(spared) == 3
-    assert min(spared) >= 2
-    assert [number for number in range(14) if rule.rule._exempt(number)] == [0, 1, *spared]
-    alone = wire.stopper("promote", epochs=9, trials=14, references=2, options={"audit_share": 0})
-    assert isinstance(alone, PromotingAsha)
-    assert [number for number in range(14) if alone._exempt(number)] == [0, 1]
-
-
 def test_options_go_to_the_rule_that_has_them() -> None:
     rule = wire.stopper("promote+curve", epochs=9, options={"eta": 2, "chance": 0.1, "audit_share": 0})
     assert isinstance(rule, Joined)

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 from detol.errors import UsageError
 from detol.search.records import Objective, Report, State, Trial, Verdict
 from detol.search.rehearse import NOBODY, rehearse
+from detol.search.spared import KNOWN
 from detol.stopping.asha import Asha
 from detol.stopping.hyperband import Hyperband
+from detol.stopping.joined import Joined
 from detol.stopping.median import MedianStop
+from detol.stopping.never import Never
 from detol.stopping.pasha import Pasha, noise
 from detol.stopping.promotion import PromotingAsha
 
@@ -136,17 +139,32 @@ def test_no_more_than_the_quota_have_gone_on_until_no_more_come() -> None:
         assert going_on(rule, rest, gone) == [10, 9, 8, 7]
     stopped = [replace(gone[0], state=State.STOPPED), gone[1]]  # at the rung: it has taken nobody's place
     assert going_on(PromotingAsha(epochs=EPOCHS), rest, stopped) == [10, 9, 8]
+    # Near the end of its time a search passes those over that could not come to their end: they have not gone on.
+    assert PromotingAsha(epochs=EPOCHS).promote(trials[10:], trials[:10]) == 10
     refused = [trial(number, [], State.REFUSED) for number in range(12, 20)]
     full = [*gone, *(replace(each, state=State.RUNNING) for each in trials[9:11]), *refused]
     assert PromotingAsha(epochs=EPOCHS, trials=13).promote(trials[3:9], full) is None  # 12 of 13 are there
 
 
-def test_whoever_goes_on_whatever_the_rule_says_takes_nobodys_place() -> None:
-    """Three references and nine others: of the nine three go on, though three have gone on already."""
-    spared = [trial(number, [0.1], State.RUNNING) for number in range(3)]
-    others = [trial(number, [number / 10]) for number in range(3, 12)]
-    assert going_on(PromotingAsha(epochs=EPOCHS), others, spared) == [11]
-    assert going_on(PromotingAsha(epochs=EPOCHS, exempt=lambda number: number < 3), others, spared) == [11, 10, 9]
+def test_results_that_were_there_take_nobodys_place() -> None:
+    """Nine of eighteen were answered by the database, or came with the epochs of an earlier search: nine compete."""
+    new = [trial(number, [0.5 + number / 100]) for number in range(9, 18)]
+    answered = [replace(trial(number, [0.1] * EPOCHS, State.COMPLETED), reused="before/1") for number in range(9)]
+    begun = [replace(trial(number, [0.1] * 3, State.RUNNING), extra={KNOWN: 3}) for number in range(9)]
+    for others in (answered, begun):
+        assert going_on(PromotingAsha(epochs=EPOCHS), new, others) == [17, 16, 15]
+        assert going_on(PromotingAsha(epochs=EPOCHS, quota=False), new, others) == [17, 16, 15, 14, 13, 12]
+
+
+def test_one_that_another_rule_would_stop_rests_and_has_not_gone_on() -> None:
+    class Hopeless(Never):
+        def judge(self, trial: Trial, peers: Iterable[Trial]) -> Verdict:
+            return Verdict.STOP if trial.number == 11 else Verdict.CONTINUE
+
+    gone = [trial(number, [0.1], State.RUNNING) for number in range(3)]
+    rest = [trial(number, [number / 20]) for number in range(3, 12)]
+    assert Joined(PromotingAsha(epochs=EPOCHS), Never()).promote(rest, gone) == 11
+    assert Joined(PromotingAsha(epochs=EPOCHS), Hopeless()).promote(rest, gone) == 10
 
 
 def test_a_strategy_that_found_a_better_region_does_not_promote_nearly_all_it_proposes_there() -> None:

@@ -109,7 +109,8 @@ class Anchor:
         """Note what the device has come to; called, by any thread, before calls that wait for a peer are broken off."""
         if self._good is None:
             after = self._after
-            self._good = (*(kept.mark.query() for kept in self._kept), after is None or after.query())
+            # The training may be keeping a state meanwhile.
+            self._good = (*(kept.mark.query() for kept in tuple(self._kept)), after is None or after.query())
 
     def recover(self, position: Position) -> Position:
         """Put the latest state back that is known to be good, and return where that is.

@@ -115,13 +115,15 @@ class Connection:
         with self._guard:
             if not self._open:
                 return
-            if before is not None:
-                before()
-            self._aborted = True
-            cut(self._mine, self._theirs)
-            if self._backend == "nccl":
-                with contextlib.suppress(Exception):  # half formed, or aborted already
-                    self._abort_nccl()
+            try:
+                if before is not None:
+                    before()
+            finally:  # whatever became of that, others wait
+                self._aborted = True
+                cut(self._mine, self._theirs)
+                if self._backend == "nccl":
+                    with contextlib.suppress(Exception):  # half formed, or aborted already
+                        self._abort_nccl()
 
     def _abort_nccl(self) -> None:
         cuda = torch.device("cuda")

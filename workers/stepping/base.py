@@ -34,7 +34,14 @@ class Step(Protocol):
         """Get ready for an epoch; called before its first step, and before the first after a resumption within it."""
 
     def break_off(self) -> None:
-        """Call where another rank is gone, before the step is let go of: what of it waits for that rank comes back."""
+        """Let what waits for a rank that is gone come back; call it before the step is let go of.
+
+        Of a recorded step the group is broken off by that, and it comes to an end of that only when nothing refers to
+        the step any more.
+
+        Raises:
+            RuntimeError: the device itself failed.
+        """
 
     def __call__(self, batch: Batch) -> Tensor:
         """Take the step; return the loss summed over this rank's samples, a scalar on the device, detached.

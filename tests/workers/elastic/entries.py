@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import torch
 
@@ -45,16 +46,20 @@ def hangs(group, victim):
     yield (group.rank, group.width)
 
 
-def breaks_off(group):
-    """Rank 0 does not come to what the other waits in, but breaks the group off."""
+def breaks_off(group, pipe):
+    """Rank 0 does not come to what the other waits in, but breaks the group off, and hears that the other is out."""
     yield "up"
     try:
         with group.guarded():
             if group.member == 0:
                 group.break_off()
-                raise WorkerLost("broken off")
+                with Path(pipe).open() as other:
+                    raise WorkerLost(other.read())
             group.agree([False])
     except WorkerLost as error:
+        if group.member == 1:
+            with Path(pipe).open("w") as other:
+                other.write("out")
         group.reform(error, 0)
     yield (group.rank, group.width)
 

@@ -1,5 +1,6 @@
 """Real processes over gloo, killed and stopped: the survivors meet again."""
 
+import os
 import signal
 from pathlib import Path
 
@@ -57,8 +58,9 @@ def test_a_rank_that_never_returns_is_killed_and_the_others_go_on():
     assert [(kill.ranks, kill.reason) for kill in ranks.kills] == [((2,), "its step did not return within 2 s")]
 
 
-def test_whoever_waits_in_a_group_that_is_broken_off_meets_the_others_again():
-    ranks, said = run(2, "breaks_off")
+def test_whoever_waits_in_a_group_that_is_broken_off_meets_the_others_again(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    ranks, said = run(2, "breaks_off", str(tmp_path / "pipe"), limit=10.0)
     assert said == {0: ["up", (0, 2), ""], 1: ["up", (1, 2), ""]}
     assert ranks.kills == []
 

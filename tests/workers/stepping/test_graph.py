@@ -1,10 +1,12 @@
 import dataclasses
+import types
 
 import pytest
 import torch
 import torch._dynamo
+from torch.nn.parallel import DistributedDataParallel
 
-from detol.errors import OutOfMemory, UsageError
+from detol.errors import OutOfMemory, UsageError, WorkerLost
 from detol.graph.ops import op
 from detol.graph.topology import chain
 from detol.search.recipe import Recipe
@@ -12,6 +14,7 @@ from detol.workers.data.dataset import Split
 from detol.workers.step_way import way
 from detol.workers.stepping import Eager, facts
 from detol.workers.stepping.blocks import Shared, blocks_of
+from detol.workers.stepping.choose import _eager
 from detol.workers.stepping.compiled import SHARE, Compiler
 from detol.workers.stepping.graph import Graph
 from detol.workers.stepping.recorder import Rerun
@@ -100,6 +103,41 @@ def test_the_group_is_broken_off_before_the_device_is_waited_for(few):
     step._exchange = object()
     step.break_off()
     assert said == ["group", "device"]
+
+
+def test_a_step_is_broken_off_before_it_is_let_go_of(few):
+    made = training(few, Recipe(batch_size=32))
+    step, said = made._step, []
+    step.break_off = lambda: said.append(made._step is step)
+    with pytest.raises(WorkerLost, match="gone"):  # alone there is nobody to go on with
+        made._survive(WorkerLost("gone"))
+    assert said == [True]
+    assert made._step is not step
+
+
+@pytest.mark.parametrize(
+    ("backend", "recipe", "why"),
+    [
+        ("nccl", Recipe(), ""),
+        ("gloo", Recipe(), "2 ranks exchange gradients through the host"),
+        ("nccl", Recipe(communication="fp16"), "2 ranks exchange more than plain gradients"),
+        ("nccl", Recipe(sync_norm=True), "2 ranks exchange more than plain gradients"),
+    ],
+)
+@pytest.mark.parametrize("way", ["auto", "graph"])
+def test_steps_of_several_ranks_are_recorded_where_plain_gradients_travel_by_nccl(
+    few, monkeypatch, way, backend, recipe, why
+):
+    wrapped = DistributedDataParallel.__new__(DistributedDataParallel)
+    torch.nn.Module.__init__(wrapped)
+    wrapped.process_group = None
+    monkeypatch.setattr("torch.distributed.get_backend", lambda _: backend)
+    made = training(few, Recipe(batch_size=32))._learner()
+    ranks = types.SimpleNamespace(width=2)
+    on_gpu = types.SimpleNamespace(device=torch.device("cuda"))
+    learner = dataclasses.replace(made, called=wrapped, recipe=recipe, group=ranks, data=on_gpu)
+    assert _eager(learner, way) == why
+    assert _eager(learner, "eager") == "asked for"
 
 
 def test_there_is_one_recording_for_each_size_of_batch(few):
