@@ -205,6 +205,7 @@ def optimize(
             objectives=task.objectives,
             trials=trials,
             seed=seed,
+            references=len(searched.references) if references else 0,
         ),
         executor=FunctionExecutor(evaluate, workers=workers),
         store=MemoryDatabase().create_search("optimize", {}, {"digest": DATA}, Recipe()),

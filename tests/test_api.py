@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import detol
+from detol import wire
 from detol.errors import UsageError
 from detol.search.records import Origin, State
 from detol.spaces.decisions import Choice
@@ -183,3 +184,17 @@ def test_gain_is_positive_when_the_objective_falls():
     space = DecisionSpace("grid", SPACE.choices, references={"dear": {"a": 3, "b": 3, "c": 3}})
     found = detol.optimize(space, cost, objective="cost:min", trials=64, references=True, strategy="random")
     assert found.summary["gain"] == 9.0
+
+
+@pytest.mark.parametrize(("tried", "told"), [(True, 1), (False, 0)])
+def test_the_audit_is_told_of_the_references_that_run_to_their_end(monkeypatch, tried, told):
+    space = DecisionSpace("grid", SPACE.choices, references={"first": {"a": 3, "b": 3, "c": 3}})
+    made, seen = wire.stopper, []
+
+    def stopper(*arguments, **options):
+        seen.append(options["references"])
+        return made(*arguments, **options)
+
+    monkeypatch.setattr(wire, "stopper", stopper)
+    detol.optimize(space, hill, trials=6, references=tried, strategy="random", stop="asha", epochs=1)
+    assert seen == [told]
