@@ -10,7 +10,7 @@ over the runs is compared with two predictions:
   (what ``detol plan`` can know with one device); crowding, the ring and the small messages are predicted.
 
 On CUDA all steps are recorded graphs (``--step graph``), those of several ranks too; ``--step auto`` takes steps as
-searches do, where several ranks step eagerly.
+searches do, which also compile blocks.
 
 Weak scaling (``--device cuda``) is of a network of ResNet-50's size in bfloat16 at 224 x 224, the same samples for each
 rank. On one machine with two GPUs: ``python benchmarks/data_parallel.py --device cuda --json``.

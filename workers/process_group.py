@@ -151,8 +151,8 @@ class ProcessGroup(Group):
         options = communication.options(self._backend) if communication else {}
         # Survivors have agreed on the weights already, and each keeps its own running statistics until they settle.
         fresh = self.generation == 0
-        alone = communication is None or communication.recipe.communication == "plain"
-        plain = self._backend == "nccl" and not sync_norm and alone
+        plain = communication is None or communication.recipe.communication == "plain"
+        plain = plain and not sync_norm and self._backend == "nccl"  # the others step eagerly (see stepping.choose)
         with _recordable(next(model.parameters()).device, plain=plain):
             wrapped = DistributedDataParallel(
                 model, gradient_as_bucket_view=True, init_sync=fresh, **_QUIET_BUFFERS, **options

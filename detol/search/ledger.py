@@ -215,11 +215,11 @@ def _thin(trial: Trial, objectives: Sequence[Objective]) -> Trial:
     """Return what a stopper needs of a finished trial: its curves; not its network, which would fill the memory."""
     # What was foretold is compared with the mean of all epochs: only where all were trained here, at one width.
     whole = not (trial.reused or KNOWN in trial.extra or WIDTHS in trial.extra or LOST_RANKS in trial.extra)
-    foretold = {FORECAST: trial.extra[FORECAST]} if whole and FORECAST in trial.extra else {}
-    foretold |= {KNOWN: trial.extra[KNOWN]} if KNOWN in trial.extra else {}
+    kept = {FORECAST: trial.extra[FORECAST]} if whole and FORECAST in trial.extra else {}
+    kept |= {KNOWN: trial.extra[KNOWN]} if KNOWN in trial.extra else {}
     if len(objectives) < 2:
-        return replace(trial, candidate=_NOBODY, reports=tuple(_bare(r.epoch) for r in trial.reports), extra=foretold)
+        return replace(trial, candidate=_NOBODY, reports=tuple(_bare(r.epoch) for r in trial.reports), extra=kept)
     names = [objective.metric for objective in objectives]
     reports = [replace(r, metrics={k: r.metrics[k] for k in names if k in r.metrics}) for r in trial.reports]
     extra = {k: trial.extra[k] for k in names if k in trial.extra}
-    return replace(trial, candidate=_NOBODY, reports=tuple(reports), extra=extra | foretold)
+    return replace(trial, candidate=_NOBODY, reports=tuple(reports), extra=extra | kept)

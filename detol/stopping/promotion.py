@@ -21,10 +21,11 @@ class PromotingAsha:
     is among the best so far, and then more than half go on. So by default (``quota``), before all trials of the search
     are there, no more than ``1 / eta`` of those that reached a rung have gone on from it, as in synchronous halving,
     references and the audit's trials included: a better one that comes later waits for its place. Then all of the best
-    ``1 / eta`` go on (``benchmarks/stopping.py`` has both on orders without any trend). Rungs are epochs counted from
-    the start of a trial, whatever was resumed since: one that stands between two rungs rests at the next. A score that
-    is not finite ranks last, and its trial is stopped at the rung. With several objectives a rung ranks by fronts and
-    crowding. Everything is read off the trials: there is no state.
+    ``1 / eta`` go on (``benchmarks/stopping.py`` has both on orders without any trend, ``benchmarks/two_fidelities.py``
+    in searches that learn). Rungs are epochs counted from the start of a trial, whatever was resumed since: one that
+    stands between two rungs rests at the next. A score that is not finite ranks last, and its trial is stopped at the
+    rung. With several objectives a rung ranks by fronts and crowding. Everything is read off the trials: there is no
+    state.
 
     Args:
         epochs: of a training to its end, >= 1.

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from detol.graph.topology import chain
+from detol.search.ledger import _thin
 from detol.search.records import Candidate, Objective, Origin, Report, State, Trial
 from detol.search.spared import (
     CHECKPOINT,
@@ -100,3 +101,10 @@ def test_a_result_of_another_length_as_one_of_this(length, known, state, wanted)
     assert made.extra == {"device": "x", SCHEDULE: length}
     assert fitted(replace(trial(12, State.COMPLETED), epochs=12), 9, OBJECTIVES).curve == trial(9).curve
     assert fitted(trial(9, State.COMPLETED), 9, OBJECTIVES) == trial(9, State.COMPLETED)
+
+
+@pytest.mark.parametrize("objectives", [OBJECTIVES, (*OBJECTIVES, Objective("params", minimise=True))])
+def test_stoppers_are_told_which_epochs_of_an_ended_trial_were_known(objectives):
+    ended = trial(5, State.COMPLETED, extra={KNOWN: 3, CONTINUED: "before/1", "note": "long"})
+    assert _thin(ended, objectives).extra == {KNOWN: 3}
+    assert _thin(trial(5, State.COMPLETED, extra={"note": "long"}), objectives).extra == {}

@@ -4,10 +4,8 @@ A trial that rests at a rung, or was stopped there, scored after fewer epochs th
 Side by side they say more of the epochs than of the networks. So each is taken along, from one epoch at which trials
 stand to the next, by the regression line of the later score on the earlier one over all whose curves are known at both.
 That those went on since they were the best bends the line little: they were chosen by what it is a function of. It is
-flatter than 1: quick starters lose most of their lead, and taking it for theirs to the end would send a search
-after whatever learns fast (160 random networks of ``image_cell`` on digits: a score after 1 of 27 epochs counts .04 of
-itself in the end; NAS-Bench-201, the better third after 12 of 200 epochs: .25). The order of trials that stand at the
-same epoch is kept.
+flatter than 1: quick starters lose most of their lead, and taking it for theirs to the end would send a search after
+whatever learns fast. The order of trials that stand at the same epoch is kept.
 """
 
 import itertools
