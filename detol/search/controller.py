@@ -149,11 +149,18 @@ class Controller:
         """How many more trials may start."""
         return self.task.limits.trials - (self.tally.trials - self.tally.retrained) - self._ledger.open
 
+    @property
+    def _together(self) -> int:
+        """How many trials can run at once, >= 1."""
+        ranks = self._executor.free() + sum(trial.width for trial in self.running.values())
+        return max(1, ranks // self.task.width)
+
     def _start(self, room: int) -> bool:
         """Start something on free workers, or end something; return whether there may be more to do."""
         if self._ledger.waiting:
             return self._submit(self._seats.next(self._ledger.waiting))
-        on = self._fidelity.promoted(self.task.limits.seconds - self.seconds)
+        on = None if self._references else self._fidelity.reference()
+        on = on or self._fidelity.promoted(self.task.limits.seconds - self.seconds, self._together)
         if on:
             return self._submit(on)
         if not self._ended and self._left >= 1:
@@ -308,7 +315,7 @@ class Controller:
         if trial.epoch >= trial.epochs or trial.number in self._stopping:
             return
         if self.task.spares(trial.candidate):
-            return  # references train to their end
+            return  # references train to the last milestone, one of them to its end
         # The best in the end do not pause any more, but one that a rule finds hopeless by now is stopped.
         verdict = self._stopper.judge(trial, self._ledger.others((trial.number,)))
         if verdict is Verdict.STOP:

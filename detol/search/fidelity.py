@@ -5,6 +5,7 @@ goes on at once, or rests until it is promoted. When nothing is left to start, t
 winner is never chosen at low fidelity.
 """
 
+import heapq
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
@@ -13,7 +14,7 @@ from dataclasses import replace
 from detol.search.history import until
 from detol.search.ledger import Ledger
 from detol.search.protocols import Keeper, Pauser, Stopper
-from detol.search.records import Ended, State, Trial, Verdict
+from detol.search.records import Ended, Report, State, Trial, Verdict
 from detol.search.spared import CHECKPOINT, KNOWN, LEFT, from_start, settled
 from detol.search.task import Task
 
@@ -24,8 +25,13 @@ NEARLY, ALMOST = 1.1, 1.35
 """Times the seconds that a trial needs to its end: below the first there is no time for it any more, above the second
 there is time for something else before it."""
 
+KEPT = 1 / 3
+"""Share of a search's time that may be kept for finishing others beside the best one: at most, since where a training
+takes long, time is better spent on looking at more candidates."""
+
 FINISHING = "finishing"
-"""Fact of a trial: it was among the best when nothing was left to start, so it trains to its end."""
+"""Fact of a trial: it was among the best when nothing was left to start, or the best reference, so it trains to its
+end."""
 
 
 class Fidelity:
@@ -44,6 +50,8 @@ class Fidelity:
     ) -> None:
         self._pauser = stopper if isinstance(stopper, Pauser) else None
         self._task, self._keeper, self._ledger, self._warn = task, keeper, ledger, warn
+        # One alone has nobody to be compared with.
+        self._contest = task.references and len(task.space.references.keys() - set(task.known)) > 1
         self._memory: dict[int, bytes] = {}  # checkpoints of trials that go on at once and that no disk took
         self._verdicts: dict[int, Verdict] = {}
         self._outdated: list[str] = []
@@ -52,9 +60,13 @@ class Fidelity:
 
     def milestone(self, trial: Trial) -> int:
         """Return the epoch after which ``trial`` pauses, or 0: it trains to its end."""
-        if self._pauser is None or self._task.spares(trial.candidate) or FINISHING in trial.extra:
+        if self._pauser is None or FINISHING in trial.extra:
             return 0
-        epoch = self._pauser.milestone(trial)
+        if self._task.spares(trial.candidate):
+            contends = self._contest and trial.candidate.named
+            epoch = last_milestone(self._pauser, trial) if contends else 0
+        else:
+            epoch = self._pauser.milestone(trial)
         return epoch if trial.epoch < epoch < trial.epochs else 0
 
     def checkpoint(self, trial: Trial) -> tuple[Trial, bytes | None]:
@@ -69,10 +81,8 @@ class Fidelity:
 
     def rests(self, trial: Trial) -> bool:
         """Return whether a trial that has come as far as it has, somewhere, has been at its first milestone."""
-        if self._pauser is None or self._task.spares(trial.candidate):
-            return False
-        first = self._pauser.milestone(replace(trial, reports=(), curve=(), scores=None))
-        return first <= trial.epoch < trial.epochs
+        first = self.milestone(replace(trial, reports=(), curve=(), scores=None))
+        return 0 < first <= trial.epoch < trial.epochs
 
     def rewound(self, trial: Trial) -> Trial:
         """Return a trial as its last checkpoint knows it: what it reported after that is reported again."""
@@ -98,6 +108,8 @@ class Fidelity:
         if seconds < NEARLY * _needed(trial, trial.epochs - trial.epoch):
             verdict = Verdict.PAUSE
         place = self._keeper.rest(trial, event.weights) if event.weights else ""
+        if self._contends(trial):  # no rule stops a reference, nor does a full disk
+            verdict = Verdict.PAUSE if place else Verdict.CONTINUE
         if event.weights and (place or verdict is not Verdict.PAUSE):
             self.drop(trial)
             trial = replace(trial, weights=place, extra={**trial.extra, CHECKPOINT: trial.epoch})
@@ -136,17 +148,17 @@ class Fidelity:
 
     # -- going on
 
-    def promoted(self, seconds: float = math.inf) -> Trial | None:
+    def promoted(self, seconds: float = math.inf, workers: int = 1) -> Trial | None:
         """Return the resting trial that goes on now, as the stopper chooses; ``None`` when none does.
 
-        With few ``seconds`` left, those that cannot come to their end stay, and the best of the others trains to its
-        end as soon as anything else would take the time for that.
+        With few ``seconds`` left, those that cannot come to their end stay, and the best of the others train to their
+        end on so many ``workers`` as soon as anything else would take the time for that.
         """
         resting = {n: trial for n, trial in self._ledger.resting.items() if NEARLY * _needed(trial) <= seconds}
         if self._pauser is None or not resting:
             return None
-        best = max(resting.values(), key=lambda trial: (trial.epoch, trial.score))
-        if seconds <= ALMOST * _needed(best):
+        best = max(resting.values(), key=_furthest)
+        if seconds <= ALMOST * self._last(resting.values(), seconds, workers):
             return self._ledger.wake(best.number, **{FINISHING: 1})
         number = self._pauser.promote(list(resting.values()), self._ledger.others(resting))
         if number is None:
@@ -158,6 +170,24 @@ class Fidelity:
             return self._ledger.wake(best.number, **{FINISHING: 1})
         return self._ledger.wake(number)
 
+    def reference(self) -> Trial | None:
+        """Return the reference that trains to its end now, so that no search ends below it; ``None``: none does.
+
+        All of them train to the last milestone, whatever the rule says. When none is on its way any more, the best of
+        them goes on; the others do as the rule says. To be called when all have started.
+        """
+        resting = [trial for trial in self._ledger.resting.values() if self._contends(trial)]
+        moving = (*self._ledger.running.values(), *self._ledger.waiting, *self._ledger.awaited.values())
+        if not resting or any(map(self._contends, moving)):
+            return None
+        best, done = max(resting, key=_furthest), self._ledger.tally.reference
+        if done and done.state is State.COMPLETED and _at(done, best.epoch) >= best.score:
+            return None
+        return self._ledger.wake(best.number, **{FINISHING: 1})
+
+    def _contends(self, trial: Trial) -> bool:
+        return trial.candidate.named and self._task.spares(trial.candidate)
+
     def finisher(self) -> Trial | None:
         """Return one of the best that still rests and trains to its end now; ``None`` when all of the best have.
 
@@ -165,8 +195,7 @@ class Fidelity:
         first. Others that were stopped or have completed count as well: they were looked at. One that the rule would
         stop, knowing what it knows by now, is.
         """
-        resting = sorted(self._ledger.resting.values(), key=lambda trial: (trial.epoch, trial.score), reverse=True)
-        for trial in resting:
+        for trial in sorted(self._ledger.resting.values(), key=_furthest, reverse=True):
             others = list(self._ledger.others((trial.number,)))
             if beaten(trial, others) >= FINISHED:
                 continue
@@ -175,6 +204,23 @@ class Fidelity:
             why = f"{type(self._pauser).__name__} at epoch {trial.epoch}, before it was finished"
             self._ledger.finish(self.closed(replace(trial, state=State.STOPPED, reason=why)))
         return None
+
+    def _last(self, resting: Iterable[Trial], seconds: float, workers: int) -> float:
+        """Return about how many seconds the best of those that rest take to their ends, side by side.
+
+        They are the best one, and as many others as :meth:`finisher` would look at and as ``KEPT`` has time for.
+        """
+        best, *others = sorted(resting, key=_furthest, reverse=True)[: 2 * FINISHED]
+        needed = [_needed(best)]
+        if math.isinf(seconds):
+            return needed[0]
+        for trial in others:
+            more = [*needed, _needed(trial)]
+            if len(needed) == FINISHED or ALMOST * makespan(more, workers) > KEPT * self._task.limits.seconds:
+                break
+            if beaten(trial, self._ledger.others((trial.number,))) < FINISHED:
+                needed = more
+        return makespan(needed, workers)
 
     @property
     def finishing(self) -> bool:
@@ -208,6 +254,29 @@ def beaten(trial: Trial, others: Iterable[Trial]) -> int:
     """
     standing = (other for other in others if other.state.scored or not other.state.final)
     return sum(_at(other, trial.epoch) > trial.curve[-1] for other in standing)
+
+
+def last_milestone(rule: Pauser, trial: Trial) -> int:
+    """Return the last epoch before its end at which a rule would let a trial rest; 0: at none."""
+    last, epoch = 0, rule.milestone(replace(trial, reports=(), curve=(), scores=None))
+    while last < epoch < trial.epochs:
+        last, epoch = epoch, rule.milestone(replace(trial, reports=(Report(epoch, {}),), curve=(), scores=None))
+    return last
+
+
+def makespan(seconds: Iterable[float], workers: int) -> float:
+    """Return when the last of some jobs ends that so many workers (>= 1) take in turn, the longest first (Graham 1969).
+
+    That is at most 4/3 - 1/(3 workers) of the shortest possible.
+    """
+    ends = [0.0] * workers
+    for length in sorted(seconds, reverse=True):
+        heapq.heapreplace(ends, ends[0] + length)
+    return max(ends)
+
+
+def _furthest(trial: Trial) -> tuple[int, float]:
+    return trial.epoch, trial.score
 
 
 def _at(trial: Trial, epoch: int) -> float:

@@ -20,7 +20,7 @@ class Audited:
     """A rule, and a share of the trials that run to their end whatever it says.
 
     Which ones depends on their number and the search's seed alone: one, drawn by lot, of each ``period`` in a row after
-    the references, which run to their end anyway.
+    the references, about which the rule is not asked.
     ``detol results audit`` compares what became of them with what the rule would have done. A curve that is not finite
     is stopped all the same.
 

@@ -7,6 +7,7 @@ from detol.graph.ops import op
 from detol.graph.topology import chain
 from detol.results.memory import MemoryDatabase
 from detol.search.controller import Controller
+from detol.search.fidelity import FINISHED, makespan
 from detol.search.limits import Limits
 from detol.search.recipe import Recipe
 from detol.search.records import Candidate, Objective, State
@@ -54,14 +55,14 @@ class Keeper:
         pass
 
 
-def searched(seconds: float, workers: int, seed: int):
+def searched(seconds: float, workers: int, seed: int, **rule):
     store = MemoryDatabase().create_search("s", {}, {"digest": "x1:0"}, Recipe(), config_digest="same")
     clock = SimulatedClock()
     task = Task(SPACE, Recipe(), "x1:0", EPOCHS, [Objective("val_accuracy")], limits=Limits(seconds=seconds))
     outcome = Controller(
         task,
         strategy=RandomSearch(SPACE, seed=seed),
-        stopper=PromotingAsha(epochs=EPOCHS, grace=1),
+        stopper=PromotingAsha(epochs=EPOCHS, **(rule or {"grace": 1})),
         executor=SimulatedExecutor(Curves(), clock, workers),
         store=store,
         tracker=NullTracker(),
@@ -90,3 +91,28 @@ def test_a_reference_does_not_take_all_of_the_time():
     assert trials[0].candidate.named
     assert trials[0].state is State.STOPPED
     assert sum(trial.state is State.COMPLETED for trial in trials) >= 2
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_best_are_finished_before_the_time_is_over(seed):
+    # Hardly anybody is promoted. Seven more epochs of each take 7 s: five of them are a small part of the time.
+    _, trials = searched(200.0, 1, seed, grace=2, eta=100)
+    best = sorted((trial for trial in trials if trial.epoch >= 2), key=lambda trial: trial.curve[1], reverse=True)
+    done = sum(trial.state is State.COMPLETED for trial in best[:FINISHED])
+    assert done >= FINISHED - 1  # one may have come when the others were on their way
+
+
+def test_no_more_than_a_third_of_the_time_is_kept_for_finishing():
+    # The five would take 35 s, more than half of the time that is left: no more than two are waited for.
+    _, trials = searched(60.0, 1, 0, grace=2, eta=100)
+    assert sum(trial.state is State.COMPLETED for trial in trials) == 2
+    assert sum(trial.epoch for trial in trials if trial.state is State.STOPPED) >= 20
+
+
+@pytest.mark.parametrize(
+    ("seconds", "workers", "expected"),
+    [([3.0], 2, 3.0), ([2.0, 3.0, 4.0], 1, 9.0), ([2.0, 3.0, 4.0], 2, 5.0), ([5, 5, 4, 4, 3, 3, 3], 3, 11.0)],
+)
+def test_the_longest_first_schedule(seconds, workers, expected):
+    # The last one is Graham's worst case (1969): 11 where 9 is possible.
+    assert makespan(seconds, workers) == expected
