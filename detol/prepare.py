@@ -18,7 +18,7 @@ from detol.results.earlier import Curve, as_trials
 from detol.search.dominance import VIOLATION
 from detol.search.limits import Limits
 from detol.search.protocols import SearchSpace, Stopper, Strategy
-from detol.search.recipe import Recipe, make_recipe
+from detol.search.recipe import Recipe, check_augment, make_recipe
 from detol.search.records import Candidate, parse_objective
 from detol.search.scoring import check_objectives
 from detol.search.stages import largest_part
@@ -191,10 +191,7 @@ def _workers(settings: Settings) -> int:
 def _recipe(settings: Settings, dataset: "Dataset", warm: Warm = warming.COLD) -> Recipe:
     base = make_recipe(warm.recipe, defaults.recipe(dataset.kind, dataset.shape, len(dataset.train.y)))
     recipe = make_recipe(settings.section("recipe"), base)
-    if recipe.augment and dataset.kind != "image":
-        raise UsageError(
-            f"augmentation is for images, and {dataset.name} holds {dataset.kind}: leave recipe.augment out"
-        )
+    check_augment(recipe.augment, dataset.kind)
     return recipe
 
 

@@ -1,14 +1,14 @@
-"""Augmentation of image batches as tensor operations on their device, every draw from the generator given."""
+"""Augmentation of batches of images and signals on their device, every draw from the generator given."""
 
 from collections.abc import Callable, Mapping
 
 import torch
 from torch import Generator, Tensor
 
-from detol.errors import UsageError
+from detol.search.recipe import check_augment
 
 Augmentation = Callable[[Tensor, Tensor], Tensor]
-"""From a batch (B, C, H, W) and its draws (B, 3), uniform in [0, 1), to a batch of the same shape."""
+"""From a batch (B, C, H, W) or (B, C, L) and its draws (B, 3), uniform in [0, 1), to a batch of the same shape."""
 DRAWS = 3
 """Draws of a sample: flip, vertical shift, horizontal shift. Made for all, so that one never moves another."""
 
@@ -20,15 +20,16 @@ def flip(batch: Tensor, draws: Tensor) -> Tensor:
 
 
 def crop(batch: Tensor, draws: Tensor) -> Tensor:
-    """Shift each image by up to an eighth of its height and width (at least 1 pixel) each way, zeros coming in."""
-    _, _, height, width = batch.shape
-    tall, wide = max(1, height // 8), max(1, width // 8)
-    down = (draws[:, 1] * (2 * tall + 1)).long()
-    right = (draws[:, 2] * (2 * wide + 1)).long()
-    padded = torch.nn.functional.pad(batch, (wide, wide, tall, tall))
-    # All windows as strides over the padded images: the indices pick one of each, rows of pixels are copied whole.
-    windows = padded.unfold(2, height, 1).unfold(3, width, 1)
-    return windows[torch.arange(len(batch), device=batch.device), :, down, right]
+    """Shift each sample by up to an eighth of each axis (at least by one place) each way, zeros coming in."""
+    sizes = batch.shape[2:]
+    most = [max(1, size // 8) for size in sizes]
+    starts = [(draws[:, column] * (2 * far + 1)).long() for column, far in zip((2, 1), reversed(most), strict=False)]
+    padded = torch.nn.functional.pad(batch, [far for far in reversed(most) for _ in range(2)])
+    # All windows as strides over the padded samples: the indices pick one of each, rows are copied whole.
+    for axis, size in enumerate(sizes, start=2):
+        padded = padded.unfold(axis, size, 1)
+    rows = torch.arange(len(batch), device=batch.device)
+    return padded.movedim(1, -1)[(rows, *reversed(starts))].movedim(-1, 1)
 
 
 AUGMENTATIONS: Mapping[str, Augmentation] = {"flip": flip, "crop": crop}
@@ -42,13 +43,12 @@ class Augmenter:
         kind: of the data.
 
     Raises:
-        UsageError: augmentation of data that are not images.
+        UsageError: one that is not for data of this kind.
     """
 
     def __init__(self, names: str, kind: str) -> None:
+        check_augment(names, kind)
         self._steps = [AUGMENTATIONS[name] for name in names.split(",") if name]
-        if self._steps and kind != "image":
-            raise UsageError(f"augmentation works on images, the data are of kind {kind}: leave augment={names} empty")
 
     def draw(self, count: int, generator: Generator) -> Tensor | None:
         """Return the draws of a global batch, (count, 3), or ``None`` when there is nothing to augment."""
@@ -57,7 +57,7 @@ class Augmenter:
         return torch.rand(count, DRAWS, generator=generator, device=generator.device)
 
     def __call__(self, batch: Tensor, draws: Tensor | None) -> Tensor:
-        """Augment a batch (B, C, H, W) with its rows of what :meth:`draw` returned."""
+        """Augment a batch (B, C, ...) with its rows of what :meth:`draw` returned."""
         if draws is not None:
             for step in self._steps:
                 batch = step(batch, draws)

@@ -13,7 +13,8 @@ from detol.search.exchange import LATE, parse
 OPTIMISERS = ("sgd", "adamw", "lars", "lamb")
 SCHEDULES = ("cosine", "one_cycle", "constant", "step", "grow_batch")
 PRECISIONS = ("float32", "bfloat16", "float16")
-AUGMENTATIONS = ("flip", "crop")
+AUGMENTATIONS: Mapping[str, tuple[str, ...]] = {"flip": ("image",), "crop": ("image", "signal")}
+"""The kinds of data that each is for."""
 RECIPE_VERSION = "r1"
 _FIRST = (
     *("optimiser", "learning_rate", "momentum", "nesterov", "weight_decay", "schedule", "warmup", "batch_size"),
@@ -39,8 +40,8 @@ class Recipe:
         warmup: share of all steps in which the rate rises linearly from zero, in [0, 1).
         batch_size: global batch: samples of one step over all ranks, >= 1.
         label_smoothing: in [0, 1); classification only.
-        augment: names from ``flip`` (horizontal) and ``crop`` (random shift by an eighth, zeros outside), joined by
-            commas; images only.
+        augment: names from ``flip`` (horizontal; images only) and ``crop`` (random shift by an eighth, zeros outside;
+            images and signals), joined by commas.
         clip: largest norm of the gradient; 0 for none.
         precision: ``float32``, ``bfloat16`` (autocast) or ``float16`` (autocast, the loss scaled dynamically).
         sync_norm: whether batch norm's statistics are taken over all ranks.
@@ -152,6 +153,18 @@ def make_recipe(settings: Mapping[str, Value], base: Recipe | None = None) -> Re
     if "averaging" not in settings and str(values["communication"]).startswith("local_sgd"):
         values["averaging"] = 0.0
     return Recipe(**values)
+
+
+def check_augment(names: str, kind: str) -> None:
+    """Check that the augmentations of a recipe are for data of a kind (``image``, ``signal``, ``features``).
+
+    Raises:
+        UsageError: one is not.
+    """
+    for name in filter(None, names.split(",")):
+        if kind not in AUGMENTATIONS[name]:
+            kinds = " and ".join(f"{fitting}s" for fitting in AUGMENTATIONS[name])
+            raise UsageError(f"recipe augment {name} is for {kinds}, the data are of kind {kind}: leave it out")
 
 
 def _convert(name: str, value: Value, kind: type) -> Value:

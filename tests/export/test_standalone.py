@@ -155,6 +155,20 @@ def _layers(topology: Any, data: Any) -> Any:
     return model_source(topology, data, "")[1]
 
 
+def test_the_script_shifts_signals_by_at_most_an_eighth(dataset) -> None:
+    from detol.export.train_script import train_source
+
+    text = train_source(Recipe(augment="crop"), dataset("signal"), 3, 0)
+    script = execute(text.replace("from model import Network", "Network = None"))
+    x = torch.arange(1.0, 33.0).repeat(200, 2, 1)
+    torch.manual_seed(0)
+    padded = torch.nn.functional.pad(x, (4, 4))
+    windows = {tuple(padded[0, 0, start : start + 32].tolist()) for start in range(9)}
+    changed = script["crop"](x)
+    assert torch.equal(changed[:, 0], changed[:, 1])
+    assert {tuple(one.tolist()) for one in changed[:, 0]} == windows
+
+
 @pytest.mark.parametrize("augment", ["flip", "crop", "flip,crop"])
 def test_augmentation_of_the_script_keeps_shapes_and_pixels(dataset, augment: str) -> None:
     from detol.export.train_script import train_source

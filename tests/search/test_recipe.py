@@ -129,6 +129,23 @@ def test_only_a_constant_rate_from_the_start_is_anytime() -> None:
     assert not any(Recipe(schedule=name, warmup=0.0).anytime for name in SCHEDULES if name != "constant")
 
 
+@pytest.mark.parametrize(
+    ("kind", "shape", "expected"),
+    [
+        ("image", (3, 32, 32), "flip,crop"),
+        ("image", (1, 28, 28), "crop"),
+        ("image", (1, 8, 8), ""),
+        ("signal", (1, 96), "crop"),
+        ("signal", (3, 12), ""),
+        ("features", (54,), ""),
+    ],
+)
+def test_by_default_what_has_room_is_shifted_and_colour_images_are_mirrored(
+    kind: str, shape: tuple[int, ...], expected: str
+) -> None:
+    assert defaults.recipe(kind, shape, 1_000).augment == expected
+
+
 def test_averaging_of_the_defaults_goes_where_the_exchange_has_no_common_weights() -> None:
     usual = defaults.recipe("image", (1, 8, 8), 1_000)
     assert usual.averaging > 0

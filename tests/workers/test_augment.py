@@ -37,6 +37,19 @@ def test_crop_shifts_by_at_most_an_eighth_with_zeros_outside(seed):
         assert torch.equal(result, expected)
 
 
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), length=st.integers(2, 40))
+def test_signals_are_shifted_along_their_axis(seed, length):
+    batch = torch.arange(1, 4 * 2 * length + 1).reshape(4, 2, length)
+    draws = torch.rand(4, 3, generator=torch.Generator().manual_seed(seed))
+    found = crop(batch, draws)
+    most = max(1, length // 8)
+    for signal, result, (_, _, along) in zip(batch, found, draws.tolist(), strict=True):
+        shift = int(along * (2 * most + 1)) - most
+        expected = [signal[:, at + shift].tolist() if 0 <= at + shift < length else [0, 0] for at in range(length)]
+        assert result.T.tolist() == expected
+
+
 def test_draws_come_from_the_generator_alone():
     augment = Augmenter("flip,crop", "image")
     first = augment.draw(5, torch.Generator().manual_seed(1))
@@ -51,6 +64,14 @@ def test_nothing_to_do():
     assert augment(batch, None) is batch
 
 
-def test_other_data_than_images_are_refused():
-    with pytest.raises(UsageError, match="kind features"):
-        Augmenter("flip", "features")
+@pytest.mark.parametrize(
+    ("names", "kind", "rule"),
+    [
+        ("flip", "features", "flip is for images, the data are of kind features"),
+        ("crop", "features", "crop is for images and signals, the data are of kind features"),
+        ("crop,flip", "signal", "flip is for images, the data are of kind signal"),
+    ],
+)
+def test_data_that_an_augmentation_is_not_for_are_refused(names, kind, rule):
+    with pytest.raises(UsageError, match=rule):
+        Augmenter(names, kind)
