@@ -240,6 +240,10 @@ class Controller:
 
     def _submit(self, trial: Trial) -> bool:
         """Give a trial its workers; return whether others may have what is left: not while it waits for more."""
+        best = self._fidelity.ahead(trial, self.task.limits.seconds - self.seconds)
+        if best:
+            self._ledger.wait(trial, first=True)
+            trial = best
         left = 0.0 if self._ended else proposals_left(self._left - 1, self.task.space.size, self._next)
         seated = self._seats.choose(trial, left)
         if seated is None:

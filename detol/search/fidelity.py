@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from detol.search.history import until
 from detol.search.ledger import Ledger
+from detol.search.legs import longest
 from detol.search.protocols import Keeper, Pauser, Stopper
 from detol.search.records import Ended, Report, State, Trial, Verdict
 from detol.search.spared import CHECKPOINT, KNOWN, LEFT, from_start, settled
@@ -20,6 +21,9 @@ from detol.search.task import Task
 
 FINISHED = 5
 """How many of the best are looked at to their end before a search ends."""
+
+COST = "multiply_adds"
+"""Fact of a trial by which the seconds of its first leg are foretold."""
 
 NEARLY, ALMOST = 1.1, 1.35
 """Times the seconds that a trial needs to its end: below the first there is no time for it any more, above the second
@@ -170,6 +174,27 @@ class Fidelity:
             return self._ledger.wake(best.number, **{FINISHING: 1})
         return self._ledger.wake(number)
 
+    def ahead(self, trial: Trial, seconds: float) -> Trial | None:
+        """Return the best that rests, which trains to its end before a new trial starts; ``None``: the trial starts.
+
+        So it is where nobody has come to the end or is on the way, and with few ``seconds`` left there would be no time
+        for the best after the trial's first leg.
+        """
+        if math.isinf(seconds) or trial.reports or self._pauser is None:
+            return None
+        done = self._ledger.tally.best
+        ending = any(FINISHING in other.extra for other in self._ledger.running.values())
+        if ending or (done and done.state is State.COMPLETED):
+            return None
+        resting = [other for other in self._ledger.resting.values() if NEARLY * _needed(other) <= seconds]
+        if not resting:
+            return None
+        best, known = max(resting, key=_furthest), list(self._ledger.resting.values())
+        first = self.milestone(trial) or trial.epochs
+        legs = [sum(report.seconds for report in other.reports if report.epoch <= first) for other in known]
+        leg = longest([_cost(other) for other in known], legs, _cost(trial))
+        return self._ledger.wake(best.number, **{FINISHING: 1}) if seconds - leg < NEARLY * _needed(best) else None
+
     def reference(self) -> Trial | None:
         """Return the reference that trains to its end now, so that no search ends below it; ``None``: none does.
 
@@ -273,6 +298,10 @@ def makespan(seconds: Iterable[float], workers: int) -> float:
     for length in sorted(seconds, reverse=True):
         heapq.heapreplace(ends, ends[0] + length)
     return max(ends)
+
+
+def _cost(trial: Trial) -> float:
+    return float(trial.extra.get(COST, 0.0))
 
 
 def _furthest(trial: Trial) -> tuple[int, float]:
