@@ -57,6 +57,9 @@ class Audited:
 class AuditedPauser(Audited):
     """The same for a rule that pauses: spared trials do not rest.
 
+    Where the number of trials is not known, time is the bound of the search. There a spared trial halts at the rule's
+    milestones and goes on at once, unless the controller sees no time for it to come to its end.
+
     Args:
         rule: the rule.
         options: as of :class:`Audited`.
@@ -65,10 +68,11 @@ class AuditedPauser(Audited):
     def __init__(self, rule: Pauser, **options: Any) -> None:
         super().__init__(rule, **options)
         self._pauser = rule
+        self._halting = options.get("trials") is None
 
     def milestone(self, trial: Trial) -> int:
-        """Return what the rule says, and the end of the training for a trial that is spared."""
-        return trial.epochs if self.spared(trial.number) else self._pauser.milestone(trial)
+        """Return what the rule says, and the end of the training for a trial that is spared and does not halt."""
+        return trial.epochs if self.spared(trial.number) and not self._halting else self._pauser.milestone(trial)
 
     def promote(self, paused: Sequence[Trial], peers: Iterable[Trial]) -> int | None:
         """Return whom the rule promotes."""

@@ -14,6 +14,7 @@ from detol.search.records import Candidate, Objective, State
 from detol.search.task import Assessment, Task
 from detol.spaces.decisions import Choice
 from detol.spaces.space import DecisionSpace
+from detol.stopping.audited import Audited, audited
 from detol.stopping.promotion import PromotingAsha
 from detol.strategies.random_search import RandomSearch
 from detol.tracking.null import NullTracker
@@ -67,16 +68,17 @@ class Keeper:
         pass
 
 
-def searched(seconds: float, workers: int, seed: int, *, table=Curves, **rule):
+def searched(seconds: float, workers: int, seed: int, *, table=Curves, share=0.0, **rule):
     store = MemoryDatabase().create_search("s", {}, {"digest": "x1:0"}, Recipe(), config_digest="same")
     clock = SimulatedClock()
     limits, rank = Limits(seconds=seconds), [Objective("val_accuracy")]
     known = lambda candidate: Assessment({"multiply_adds": cost(candidate)})  # noqa: E731
+    stopper = PromotingAsha(epochs=EPOCHS, **(rule or {"grace": 1}))
     task = Task(SPACE, Recipe(), "x1:0", EPOCHS, rank, limits=limits, references=table is Curves, assess=known)
     outcome = Controller(
         task,
         strategy=RandomSearch(SPACE, seed=seed),
-        stopper=PromotingAsha(epochs=EPOCHS, **(rule or {"grace": 1})),
+        stopper=audited(stopper, share=share, seed=seed),
         executor=SimulatedExecutor(table(), clock, workers),
         store=store,
         tracker=NullTracker(),
@@ -120,6 +122,22 @@ def test_the_best_are_finished_before_the_time_is_over(seed):
 def test_a_new_trial_does_not_take_the_time_that_the_best_needs(seed):
     outcome, _ = searched(40.0, 1, seed, table=Heavy, grace=1)
     assert outcome.tally.best.state is State.COMPLETED
+
+
+def test_what_the_audit_spares_rests_when_it_cannot_come_to_its_end():
+    done, rested = 0, 0
+    for seed in range(10):
+        _, trials = searched(40.0, 2, seed, table=Heavy, share=0.3, grace=1)
+        rule = audited(PromotingAsha(epochs=EPOCHS), share=0.3, seed=seed)
+        assert isinstance(rule, Audited)
+        for trial in trials:
+            if rule.spared(trial.number) and trial.curve:
+                done += trial.state is State.COMPLETED
+                if trial.reports[0].seconds > 40 / EPOCHS:  # its first epoch tells that there is no time for nine
+                    assert trial.epoch == 1
+                    rested += 1
+    assert done > 5
+    assert rested > 5
 
 
 def test_no_more_than_a_third_of_the_time_is_kept_for_finishing():

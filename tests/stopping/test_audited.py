@@ -54,6 +54,15 @@ def test_a_spared_trial_runs_to_its_end_unless_it_is_not_finite() -> None:
     assert rule.judge(trial(other, [0.1]), peers) is Verdict.PAUSE
 
 
+def test_where_time_is_the_bound_a_spared_trial_halts_at_milestones_and_is_not_judged_there() -> None:
+    rule = audited(PromotingAsha(epochs=9), trials=None)
+    assert isinstance(rule, AuditedPauser)
+    number = next(number for number in range(20) if rule.spared(number))
+    peers = [trial(30 + n, [0.9] * 9, State.COMPLETED) for n in range(9)]
+    assert [rule.milestone(trial(number, [0.1] * epoch)) for epoch in (0, 1, 2, 3)] == [1, 3, 3, 9]
+    assert rule.judge(trial(number, [0.1]), peers) is Verdict.CONTINUE
+
+
 def test_no_share_no_wrapper() -> None:
     rule = Asha(epochs=9)
     assert audited(rule, share=0) is rule
