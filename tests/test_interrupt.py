@@ -160,17 +160,19 @@ def unpaused(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return db
 
 
+SEARCHED = "trials.origin <> 'reference'"
 GONE_ON = "SELECT 1 FROM trials JOIN reports USING (search, number) WHERE trials.extra LIKE '%checkpoint%' AND "
 
 
 @pytest.mark.parametrize(
     ("moment", "number"),
     [
-        ("SELECT 1 FROM trials WHERE state = 'paused'", signal.SIGINT),
-        (f"{GONE_ON} reports.epoch = 2", signal.SIGKILL),
-        ("SELECT 1 FROM trials WHERE extra LIKE '%finishing%'", signal.SIGKILL),
+        (f"SELECT 1 FROM trials WHERE {SEARCHED} AND state = 'paused'", signal.SIGINT),
+        (f"{GONE_ON} {SEARCHED} AND reports.epoch = 2", signal.SIGKILL),
+        (f"SELECT 1 FROM trials WHERE {SEARCHED} AND extra LIKE '%finishing%'", signal.SIGKILL),
+        ("SELECT 1 FROM trials WHERE origin = 'reference' AND state = 'paused'", signal.SIGKILL),
     ],
-    ids=["one rests", "one was promoted", "the best are finished"],
+    ids=["one rests", "one was promoted", "the best are finished", "a reference rests"],
 )
 def test_what_rests_is_taken_up_by_a_resume(
     tmp_path: Path, unpaused: Path, resumed, capsys: pytest.CaptureFixture[str], moment: str, number: signal.Signals

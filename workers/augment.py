@@ -20,16 +20,30 @@ def flip(batch: Tensor, draws: Tensor) -> Tensor:
 
 
 def crop(batch: Tensor, draws: Tensor) -> Tensor:
-    """Shift each sample by up to an eighth of each axis (at least by one place) each way, zeros coming in."""
-    sizes = batch.shape[2:]
-    most = [max(1, size // 8) for size in sizes]
-    starts = [(draws[:, column] * (2 * far + 1)).long() for column, far in zip((2, 1), reversed(most), strict=False)]
-    padded = torch.nn.functional.pad(batch, [far for far in reversed(most) for _ in range(2)])
-    # All windows as strides over the padded samples: the indices pick one of each, rows are copied whole.
-    for axis, size in enumerate(sizes, start=2):
-        padded = padded.unfold(axis, size, 1)
-    rows = torch.arange(len(batch), device=batch.device)
-    return padded.movedim(1, -1)[(rows, *reversed(starts))].movedim(-1, 1)
+    """Shift each sample by up to an eighth of each axis (at least by one place) each way.
+
+    Around an image zeros come in; at the ends of a signal, where zero may be far from all values, the last one repeats.
+    """
+    return _shift(batch, draws) if batch.ndim == 3 else _window(batch, draws)
+
+
+def _shift(batch: Tensor, draws: Tensor) -> Tensor:
+    length = batch.shape[-1]
+    most = max(1, length // 8)
+    by = (draws[:, 2] * (2 * most + 1)).long() - most
+    places = (torch.arange(length, device=batch.device) + by[:, None]).clamp(0, length - 1)
+    return batch.gather(2, places[:, None].expand_as(batch))
+
+
+def _window(batch: Tensor, draws: Tensor) -> Tensor:
+    _, _, height, width = batch.shape
+    tall, wide = max(1, height // 8), max(1, width // 8)
+    down = (draws[:, 1] * (2 * tall + 1)).long()
+    right = (draws[:, 2] * (2 * wide + 1)).long()
+    padded = torch.nn.functional.pad(batch, (wide, wide, tall, tall))
+    # All windows as strides over the padded images: the indices pick one of each, rows of pixels are copied whole.
+    windows = padded.unfold(2, height, 1).unfold(3, width, 1)
+    return windows[torch.arange(len(batch), device=batch.device), :, down, right]
 
 
 AUGMENTATIONS: Mapping[str, Augmentation] = {"flip": flip, "crop": crop}

@@ -77,14 +77,23 @@ _FLIP = '''def flip(x: Tensor) -> Tensor:
 '''
 
 _CROP = '''def crop(x: Tensor) -> Tensor:
-    """Shift each sample by up to an eighth of each axis each way, zeros coming in."""
-    for axis in range(2, x.ndim):
-        size = x.shape[axis]
-        most = max(1, size // 8)
-        padded = F.pad(x, (0, 0) * (x.ndim - 1 - axis) + (most, most))
-        starts = torch.randint(2 * most + 1, (len(x),)).tolist()
-        x = torch.stack([one.narrow(axis - 1, start, size) for one, start in zip(padded, starts)])
-    return x
+    """Shift each image by up to an eighth of its size each way, zeros coming in."""
+    height, width = x.shape[2:]
+    tall, wide = max(1, height // 8), max(1, width // 8)
+    padded = F.pad(x, (wide, wide, tall, tall))
+    down = torch.randint(2 * tall + 1, (len(x),)).tolist()
+    right = torch.randint(2 * wide + 1, (len(x),)).tolist()
+    shifted = [one[:, d : d + height, r : r + width] for one, d, r in zip(padded, down, right)]
+    return torch.stack(shifted)
+'''
+
+_SHIFT = '''def crop(x: Tensor) -> Tensor:
+    """Shift each signal by up to an eighth of its length each way; the value at its end repeats."""
+    length = x.shape[-1]
+    most = max(1, length // 8)
+    by = torch.randint(-most, most + 1, (len(x), 1))
+    places = (torch.arange(length) + by).clamp(0, length - 1)
+    return x.gather(2, places[:, None].expand_as(x))
 '''
 
 _EVALUATE = '''@torch.inference_mode()
@@ -176,7 +185,7 @@ def train_source(recipe: Recipe, dataset: "Dataset", epochs: int, seed: int) -> 
         + fall.format(rising=rising),
         *train_loop.functions(recipe),
         *([_FLIP] if "flip" in names else []),
-        *([_CROP] if "crop" in names else []),
+        *([_SHIFT if dataset.kind == "signal" else _CROP] if "crop" in names else []),
         _EVALUATE.format(
             measure="mean squared error" if regression else "accuracy",
             score="F.mse_loss(outputs, y.float()).item()"

@@ -22,7 +22,7 @@ def answer(
         if result.state is State.COMPLETED:
             return _retold(trial, result, objectives)
     if trial.candidate.named or trial.candidate.origin is Origin.RETRAIN:
-        return None  # they train to their end
+        return None  # no rule stops them
     peers = list(peers)
     for result in known:
         shown = replace(trial, reports=(), curve=(), scores=None)

@@ -159,8 +159,8 @@ class Controller:
         """Start something on free workers, or end something; return whether there may be more to do."""
         if self._ledger.waiting:
             return self._submit(self._seats.next(self._ledger.waiting))
-        on = None if self._references else self._fidelity.reference()
-        on = on or self._fidelity.promoted(self.task.limits.seconds - self.seconds, self._together)
+        started = not self._references or self._left < 1 or bool(self._ended)
+        on = self._fidelity.promoted(self.task.limits.seconds - self.seconds, self._together, started=started)
         if on:
             return self._submit(on)
         if not self._ended and self._left >= 1:

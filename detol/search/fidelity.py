@@ -6,22 +6,26 @@ winner is never chosen at low fidelity.
 """
 
 import heapq
+import itertools
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from detol.search.contest import Contest, score_at
 from detol.search.history import until
 from detol.search.ledger import Ledger
 from detol.search.legs import longest
 from detol.search.protocols import Keeper, Pauser, Stopper
-from detol.search.records import Ended, Report, State, Trial, Verdict
+from detol.search.records import Ended, State, Trial, Verdict
 from detol.search.spared import CHECKPOINT, KNOWN, LEFT, from_start, settled
 from detol.search.task import Task
 
 FINISHED = 5
 """How many of the best are looked at to their end before a search ends."""
 
+COMPARED = 500
+"""Resting trials, the latest ones, that the first leg of a new one is foretold from."""
 COST = "multiply_adds"
 """Fact of a trial by which the seconds of its first leg are foretold."""
 
@@ -54,8 +58,7 @@ class Fidelity:
     ) -> None:
         self._pauser = stopper if isinstance(stopper, Pauser) else None
         self._task, self._keeper, self._ledger, self._warn = task, keeper, ledger, warn
-        # One alone has nobody to be compared with.
-        self._contest = task.references and len(task.space.references.keys() - set(task.known)) > 1
+        self._contest = Contest(task, stopper, ledger)
         self._memory: dict[int, bytes] = {}  # checkpoints of trials that go on at once and that no disk took
         self._verdicts: dict[int, Verdict] = {}
         self._outdated: list[str] = []
@@ -66,11 +69,11 @@ class Fidelity:
         """Return the epoch after which ``trial`` pauses, or 0: it trains to its end."""
         if self._pauser is None or FINISHING in trial.extra:
             return 0
+        if self._contest.has(trial):
+            return self._contest.milestone(trial)
         if self._task.spares(trial.candidate):
-            contends = self._contest and trial.candidate.named
-            epoch = last_milestone(self._pauser, trial) if contends else 0
-        else:
-            epoch = self._pauser.milestone(trial)
+            return 0
+        epoch = self._pauser.milestone(trial)
         return epoch if trial.epoch < epoch < trial.epochs else 0
 
     def checkpoint(self, trial: Trial) -> tuple[Trial, bytes | None]:
@@ -112,7 +115,7 @@ class Fidelity:
         if seconds < NEARLY * _needed(trial, trial.epochs - trial.epoch):
             verdict = Verdict.PAUSE
         place = self._keeper.rest(trial, event.weights) if event.weights else ""
-        if self._contends(trial):  # no rule stops a reference, nor does a full disk
+        if self._contest.has(trial):  # no rule stops a reference, nor does a full disk
             verdict = Verdict.PAUSE if place else Verdict.CONTINUE
         if event.weights and (place or verdict is not Verdict.PAUSE):
             self.drop(trial)
@@ -152,17 +155,30 @@ class Fidelity:
 
     # -- going on
 
-    def promoted(self, seconds: float = math.inf, workers: int = 1) -> Trial | None:
-        """Return the resting trial that goes on now, as the stopper chooses; ``None`` when none does.
+    def promoted(self, seconds: float = math.inf, workers: int = 1, *, started: bool = True) -> Trial | None:
+        """Return the resting trial that goes on now; ``None`` when none does.
 
-        With few ``seconds`` left, those that cannot come to their end stay, and the best of the others train to their
-        end on so many ``workers`` as soon as anything else would take the time for that.
+        It is the best reference, once all are at their last milestone (see :class:`~detol.search.contest.Contest`), or
+        whom the stopper chooses. With few ``seconds`` left, those that cannot come to their end stay, and the best of
+        the others train to their end on so many ``workers`` as soon as anything else would take the time for that.
+
+        Args:
+            seconds: left for the search.
+            workers: trials that can run at once, >= 1.
+            started: whether no reference is still to be tried.
         """
-        resting = {n: trial for n, trial in self._ledger.resting.items() if NEARLY * _needed(trial) <= seconds}
-        if self._pauser is None or not resting:
+        if self._pauser is None:
+            return None
+        reference = self._contest.winner(started=started)
+        if reference is not None:
+            return self._ledger.wake(reference, **{FINISHING: 1})
+        held = self._contest.held(started=started)
+        there = {number: trial for number, trial in self._ledger.resting.items() if number not in held}
+        resting = {number: trial for number, trial in there.items() if NEARLY * _needed(trial) <= seconds}
+        if not resting:
             return None
         best = max(resting.values(), key=_furthest)
-        if seconds <= ALMOST * self._last(resting.values(), seconds, workers):
+        if self._due(best, resting.values(), seconds, workers):
             return self._ledger.wake(best.number, **{FINISHING: 1})
         number = self._pauser.promote(list(resting.values()), self._ledger.others(resting))
         if number is None:
@@ -177,41 +193,25 @@ class Fidelity:
     def ahead(self, trial: Trial, seconds: float) -> Trial | None:
         """Return the best that rests, which trains to its end before a new trial starts; ``None``: the trial starts.
 
-        So it is where nobody has come to the end or is on the way, and with few ``seconds`` left there would be no time
-        for the best after the trial's first leg.
+        So it is where, with few ``seconds`` left, there would be no time for the best after the trial's first leg; but
+        not where one as good has come to its end, or is on the way.
         """
         if math.isinf(seconds) or trial.reports or self._pauser is None:
-            return None
-        done = self._ledger.tally.best
-        ending = any(FINISHING in other.extra for other in self._ledger.running.values())
-        if ending or (done and done.state is State.COMPLETED):
             return None
         resting = [other for other in self._ledger.resting.values() if NEARLY * _needed(other) <= seconds]
         if not resting:
             return None
-        best, known = max(resting, key=_furthest), list(self._ledger.resting.values())
+        best = max(resting, key=_furthest)
+        ending = [other for other in self._ledger.running.values() if FINISHING in other.extra]
+        done = self._ledger.tally.best
+        if done and done.state is State.COMPLETED:
+            ending.append(done)
+        if any(score_at(other, best.epoch) >= best.score for other in ending):
+            return None
+        known = list(itertools.islice(reversed(self._ledger.resting.values()), COMPARED))
         first = self.milestone(trial) or trial.epochs
-        legs = [sum(report.seconds for report in other.reports if report.epoch <= first) for other in known]
-        leg = longest([_cost(other) for other in known], legs, _cost(trial))
+        leg = longest([_cost(other) for other in known], [_leg(other, first) for other in known], _cost(trial))
         return self._ledger.wake(best.number, **{FINISHING: 1}) if seconds - leg < NEARLY * _needed(best) else None
-
-    def reference(self) -> Trial | None:
-        """Return the reference that trains to its end now, so that no search ends below it; ``None``: none does.
-
-        All of them train to the last milestone, whatever the rule says. When none is on its way any more, the best of
-        them goes on; the others do as the rule says. To be called when all have started.
-        """
-        resting = [trial for trial in self._ledger.resting.values() if self._contends(trial)]
-        moving = (*self._ledger.running.values(), *self._ledger.waiting, *self._ledger.awaited.values())
-        if not resting or any(map(self._contends, moving)):
-            return None
-        best, done = max(resting, key=_furthest), self._ledger.tally.reference
-        if done and done.state is State.COMPLETED and _at(done, best.epoch) >= best.score:
-            return None
-        return self._ledger.wake(best.number, **{FINISHING: 1})
-
-    def _contends(self, trial: Trial) -> bool:
-        return trial.candidate.named and self._task.spares(trial.candidate)
 
     def finisher(self) -> Trial | None:
         """Return one of the best that still rests and trains to its end now; ``None`` when all of the best have.
@@ -230,22 +230,24 @@ class Fidelity:
             self._ledger.finish(self.closed(replace(trial, state=State.STOPPED, reason=why)))
         return None
 
-    def _last(self, resting: Iterable[Trial], seconds: float, workers: int) -> float:
-        """Return about how many seconds the best of those that rest take to their ends, side by side.
+    def _due(self, best: Trial, resting: Iterable[Trial], seconds: float, workers: int) -> bool:
+        """Return whether it is time for the best of those that rest to train to their ends, side by side.
 
         They are the best one, and as many others as :meth:`finisher` would look at and as ``KEPT`` has time for.
         """
-        best, *others = sorted(resting, key=_furthest, reverse=True)[: 2 * FINISHED]
+        if seconds <= ALMOST * _needed(best):
+            return True
+        kept = KEPT * self._task.limits.seconds
+        if seconds > kept:
+            return False
         needed = [_needed(best)]
-        if math.isinf(seconds):
-            return needed[0]
-        for trial in others:
+        for trial in heapq.nlargest(2 * FINISHED, resting, key=_furthest)[1:]:
             more = [*needed, _needed(trial)]
-            if len(needed) == FINISHED or ALMOST * makespan(more, workers) > KEPT * self._task.limits.seconds:
+            if len(needed) == FINISHED or ALMOST * makespan(more, workers) > kept:
                 break
             if beaten(trial, self._ledger.others((trial.number,))) < FINISHED:
                 needed = more
-        return makespan(needed, workers)
+        return seconds <= ALMOST * makespan(needed, workers)
 
     @property
     def finishing(self) -> bool:
@@ -281,14 +283,6 @@ def beaten(trial: Trial, others: Iterable[Trial]) -> int:
     return sum(_at(other, trial.epoch) > trial.curve[-1] for other in standing)
 
 
-def last_milestone(rule: Pauser, trial: Trial) -> int:
-    """Return the last epoch before its end at which a rule would let a trial rest; 0: at none."""
-    last, epoch = 0, rule.milestone(replace(trial, reports=(), curve=(), scores=None))
-    while last < epoch < trial.epochs:
-        last, epoch = epoch, rule.milestone(replace(trial, reports=(Report(epoch, {}),), curve=(), scores=None))
-    return last
-
-
 def makespan(seconds: Iterable[float], workers: int) -> float:
     """Return when the last of some jobs ends that so many workers (>= 1) take in turn, the longest first (Graham 1969).
 
@@ -302,6 +296,12 @@ def makespan(seconds: Iterable[float], workers: int) -> float:
 
 def _cost(trial: Trial) -> float:
     return float(trial.extra.get(COST, 0.0))
+
+
+def _leg(trial: Trial, first: int) -> float:
+    """Return the seconds of the first epochs of a trial, as if they were so many."""
+    counted = [report for report in trial.reports if report.epoch <= first]
+    return sum(report.seconds for report in counted) * first / counted[-1].epoch if counted else 0.0
 
 
 def _furthest(trial: Trial) -> tuple[int, float]:

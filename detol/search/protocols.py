@@ -130,7 +130,11 @@ class Pauser(Stopper, Protocol):
     """
 
     def milestone(self, trial: Trial) -> int:
-        """Return the epoch at which ``trial`` (new, or resting) is looked at next, in (trial.epoch, trial.epochs]."""
+        """Return the epoch at which ``trial`` (new, or resting) is looked at next, in (trial.epoch, trial.epochs].
+
+        It is also asked about epochs to come, for the last milestone of a trial: the curve is NaN then, and the reports
+        are without metrics.
+        """
         ...
 
     def promote(self, paused: Sequence[Trial], peers: Iterable[Trial]) -> int | None:

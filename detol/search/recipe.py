@@ -40,8 +40,8 @@ class Recipe:
         warmup: share of all steps in which the rate rises linearly from zero, in [0, 1).
         batch_size: global batch: samples of one step over all ranks, >= 1.
         label_smoothing: in [0, 1); classification only.
-        augment: names from ``flip`` (horizontal; images only) and ``crop`` (random shift by an eighth, zeros outside;
-            images and signals), joined by commas.
+        augment: names from ``flip`` (horizontal; images only) and ``crop`` (random shift by up to an eighth; around
+            images zeros come in, at the ends of signals the last value repeats), joined by commas.
         clip: largest norm of the gradient; 0 for none.
         precision: ``float32``, ``bfloat16`` (autocast) or ``float16`` (autocast, the loss scaled dynamically).
         sync_norm: whether batch norm's statistics are taken over all ranks.

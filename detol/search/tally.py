@@ -29,6 +29,7 @@ class Tally:
         scratch: the best that was trained from scratch.
         retrained: winners that were trained from scratch once more because their scores were inherited.
         reference: the best of the hand-designed references.
+        baselines: those that completed.
         references: digests of further ones, which count as references whoever proposed them.
     """
 
@@ -48,6 +49,7 @@ class Tally:
     best: Trial | None = None
     scratch: Trial | None = None
     reference: Trial | None = None
+    baselines: list[Trial] = field(default_factory=list)
     references: Collection[str] = ()
     states: dict[str, int] = field(default_factory=dict)
 
@@ -77,5 +79,7 @@ class Tally:
         self.retrained += trial.candidate.origin is Origin.RETRAIN
         candidate = trial.candidate
         designed = candidate.origin is Origin.REFERENCE and candidate.named
+        if designed and trial.state is State.COMPLETED:
+            self.baselines.append(trial)
         if (designed or candidate.digest in self.references) and better(trial, self.reference):
             self.reference = trial

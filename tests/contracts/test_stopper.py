@@ -13,6 +13,7 @@ import pytest
 
 from detol.graph.ops import op
 from detol.graph.topology import chain
+from detol.search.contest import to_come
 from detol.search.protocols import Pauser, Stopper
 from detol.search.records import Candidate, Origin, Report, State, Trial, Verdict
 from detol.spaces.decisions import Decisions
@@ -178,6 +179,7 @@ def test_a_milestone_lies_ahead_and_a_trial_rests_there_alone(pauser: Pauser) ->
             milestone = pauser.milestone(asked)
             assert length < milestone <= EPOCHS
             assert milestone == pauser.milestone(replace(asked, state=State.PAUSED))
+            assert milestone == pauser.milestone(to_come(asked, length))
             if length:
                 before = trial(number, [0.5] * (length - 1))
                 at_milestone = pauser.milestone(before) == length

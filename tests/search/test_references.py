@@ -1,6 +1,7 @@
 """Several references where a rule pauses: all train to its last milestone, the best of them to its end."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,13 +10,14 @@ from detol.graph.ops import op
 from detol.graph.topology import chain
 from detol.results.memory import MemoryDatabase
 from detol.results.weights import NoWeights
+from detol.search.contest import Contest
 from detol.search.controller import Controller
 from detol.search.limits import Limits
 from detol.search.protocols import Pauser
 from detol.search.recipe import Recipe
-from detol.search.records import Ended, Objective, State
+from detol.search.records import Candidate, Ended, Objective, Origin, Report, State, Trial
 from detol.search.task import Task
-from detol.spaces.decisions import Choice
+from detol.spaces.decisions import Choice, Decisions
 from detol.spaces.space import DecisionSpace
 from detol.stopping.audited import audited
 from detol.stopping.hyperband import Hyperband
@@ -27,7 +29,7 @@ from .conftest import Watched
 
 EPOCHS, LAST = 9, 3
 """Of a training, and the last rung of promotion before its end."""
-LOW, MIDDLE, HIGH = 2, 1, 4
+LOW, MIDDLE, HIGH, BEST = 2, 1, 4, 3
 """Widths of the references, by what they reach; all others are better."""
 SPACE = DecisionSpace(
     "widths",
@@ -35,7 +37,8 @@ SPACE = DecisionSpace(
     build=lambda d: chain(op("conv", channels=d["width"])),
     references={"low": {"width": LOW}, "high": {"width": HIGH}, "middle": {"width": MIDDLE}},
 )
-SCORES = {LOW: 0.05, MIDDLE: 0.1, HIGH: 0.2}
+FOUR = DecisionSpace("four", SPACE.choices, build=SPACE.decode, references={**SPACE.references, "best": {"width": BEST}})
+SCORES = {LOW: 0.05, MIDDLE: 0.1, HIGH: 0.2, BEST: 0.25}
 
 
 class Curves:
@@ -44,7 +47,7 @@ class Curves:
     def answer(self, candidate):
         width = candidate.decisions["width"]
         high = SCORES.get(width, 0.5 + width / 100)
-        curve = [{"val_accuracy": high * epoch / EPOCHS} for epoch in range(1, EPOCHS + 1)]
+        curve = [{"val_accuracy": high * epoch / EPOCHS, "val_loss": 1.0} for epoch in range(1, EPOCHS + 1)]
         return Answer({}, float(EPOCHS), curve)
 
 
@@ -56,17 +59,29 @@ class FullDisk(NoWeights):
 
 
 def make(
-    stopper=None, *, slots=1, trials=24, limits=None, keeper=None, known=(), database=None, store=None, **executor
+    stopper=None,
+    *,
+    slots=1,
+    trials=24,
+    limits=None,
+    keeper=None,
+    known=(),
+    database=None,
+    store=None,
+    space=SPACE,
+    more=(),
+    **executor,
 ):
     database = database or MemoryDatabase()
     store = store or database.create_search("s", {}, {"digest": "x1:0"}, Recipe(), config_digest="same")
     clock = SimulatedClock()
     workers = Watched(Curves(), clock, slots, **executor)
     limits = limits or Limits(trials=trials)
-    task = Task(SPACE, Recipe(), "x1:0", EPOCHS, [Objective("val_accuracy")], limits=limits, known=frozenset(known))
+    objectives = [Objective("val_accuracy"), *more]
+    task = Task(space, Recipe(), "x1:0", EPOCHS, objectives, limits=limits, known=frozenset(known))
     controller = Controller(
         task,
-        strategy=RandomSearch(SPACE, seed=1),
+        strategy=RandomSearch(space, seed=1),
         stopper=stopper or PromotingAsha(epochs=EPOCHS),
         executor=workers,
         store=store,
@@ -166,3 +181,77 @@ def test_a_search_that_goes_on_knows_which_one_trains_to_its_end():
     more.run()
     assert all(job.number > 23 for job in workers.jobs)
     assert {name for name, trial in named(store).items() if trial.state is State.COMPLETED} == {"high"}
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 4])
+def test_the_rule_does_not_let_one_go_on_before_all_have_come(slots):
+    # The best of the first three is among the best third there before the fourth has started.
+    controller, store, _ = make(space=FOUR, slots=slots)
+    controller.run()
+    found = named(store)
+    assert {name for name, trial in found.items() if trial.state is State.COMPLETED} == {"best"}
+    assert {trial.epoch for name, trial in found.items() if name != "best"} == {LAST}
+
+
+def test_with_fewer_trials_than_references_the_best_that_was_tried_comes_to_its_end():
+    controller, store, _ = make(space=FOUR, trials=2)
+    controller.run()
+    assert named(store)["high"].state is State.COMPLETED
+
+
+def test_with_several_objectives_all_train_to_their_end():
+    controller, store, _ = make(more=[Objective("val_loss", minimise=True)])
+    controller.run()
+    assert {trial.state for trial in named(store).values()} == {State.COMPLETED}
+
+
+def test_a_winner_that_is_trained_from_scratch_does_not_contend():
+    controller, _, _ = make()
+    candidate = Candidate(Decisions({"width": 9}), SPACE.decode({"width": 9}), Origin.RETRAIN, (3,), "of trial 3")
+    trial = Trial(30, candidate, State.RUNNING, EPOCHS)
+    assert candidate.named
+    assert controller._fidelity.milestone(trial) == 0
+    assert not controller._fidelity._contest.has(trial)
+
+
+def reference(number, curve, state=State.PAUSED):
+    """A reference with a curve."""
+    candidate = Candidate(Decisions({"width": number + 1}), chain(), Origin.REFERENCE, note=str(number))
+    reports = tuple(Report(epoch, {}) for epoch in range(1, len(curve) + 1))
+    return Trial(number, candidate, state, 27, reports=reports, curve=tuple(curve), scores=(curve[-1],))
+
+
+def contest(resting=(), done=(), running=()):
+    """A contest with these references."""
+    task = Task(FOUR, Recipe(), "x1:0", 27, [Objective("val_accuracy")])
+    tally = SimpleNamespace(baselines=list(done))
+    numbered = {"resting": resting, "running": running, "awaited": ()}
+    parts = {name: {trial.number: trial for trial in trials} for name, trials in numbered.items()}
+    return Contest(task, PromotingAsha(epochs=27), SimpleNamespace(tally=tally, waiting=[], **parts))
+
+
+def test_one_that_completed_is_compared_by_what_it_had_at_the_rung():
+    won = reference(0, [0.30] * 9 + [0.80] * 18, State.COMPLETED)
+    # Answered from elsewhere: it was lower at the rung, and ends higher.
+    answered = reference(1, [0.26] * 9 + [0.90] * 18, State.COMPLETED)
+    rests = reference(2, [0.28] * 9)
+    assert contest([rests], [won, answered]).winner(started=True) is None
+    assert contest([rests], [answered]).winner(started=True) == 2
+
+
+def test_references_known_unequally_far_are_compared_after_as_many_epochs():
+    far, strong = reference(0, [0.1] * 9 + [0.3] * 11), reference(1, [0.2] * 9)
+    assert contest([far, strong]).winner(started=True) == 1
+
+
+def test_nobody_wins_while_some_are_on_their_way():
+    first, second = reference(0, [0.3] * 9), reference(1, [0.2] * 3, State.RUNNING)
+    assert contest([first]).winner(started=False) is None
+    assert contest([first]).held(started=False) == {0}
+    assert contest([first], running=[second]).winner(started=True) is None
+    assert contest([first], running=[second]).held(started=True) == {0}
+    assert contest([first]).held(started=True) == frozenset()
+
+
+def test_of_equal_scores_the_older_wins():
+    assert contest([reference(1, [0.3] * 9), reference(0, [0.3] * 9)]).winner(started=True) == 0

@@ -1,5 +1,7 @@
 """A search that time bounds: references compete, and the best have time to come to their end."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from detol.execution.simulated import Answer, SimulatedClock, SimulatedExecutor
@@ -7,12 +9,12 @@ from detol.graph.ops import op
 from detol.graph.topology import chain
 from detol.results.memory import MemoryDatabase
 from detol.search.controller import Controller
-from detol.search.fidelity import FINISHED, makespan
+from detol.search.fidelity import FINISHED, Fidelity, makespan
 from detol.search.limits import Limits
 from detol.search.recipe import Recipe
-from detol.search.records import Candidate, Objective, State
+from detol.search.records import Candidate, Objective, Origin, Report, State, Trial
 from detol.search.task import Assessment, Task
-from detol.spaces.decisions import Choice
+from detol.spaces.decisions import Choice, Decisions
 from detol.spaces.space import DecisionSpace
 from detol.stopping.audited import Audited, audited
 from detol.stopping.promotion import PromotingAsha
@@ -154,3 +156,48 @@ def test_no_more_than_a_third_of_the_time_is_kept_for_finishing():
 def test_the_longest_first_schedule(seconds, workers, expected):
     # The last one is Graham's worst case (1969): 11 where 9 is possible.
     assert makespan(seconds, workers) == expected
+
+
+def ahead(resting, seconds, *, new, best=None, rule=None):
+    """Which of those that rest trains to its end before a new one starts, with so many seconds left."""
+    woken = []
+    task = Task(SPACE, Recipe(), "x1:0", 27, [Objective("val_accuracy")], limits=Limits(seconds=100.0))
+    ledger = SimpleNamespace(
+        resting={trial.number: trial for trial in resting},
+        running={},
+        tally=SimpleNamespace(best=best),
+        wake=lambda number, **_: woken.append(number) or number,
+    )
+    rule = rule or PromotingAsha(epochs=27)
+    return Fidelity(task, rule, Keeper(), ledger, print).ahead(new, seconds)
+
+
+def tried(number, curve, state=State.PAUSED):
+    """A trial whose epochs took a second each."""
+    candidate = Candidate(Decisions({"width": 8 + number, "kernel": 3}), chain(), Origin.SAMPLE)
+    reports = tuple(Report(epoch, {}, 1.0) for epoch in range(1, len(curve) + 1))
+    scores = (curve[-1],) if curve else None
+    known = {"reports": reports, "curve": tuple(curve), "scores": scores, "extra": {"multiply_adds": 100.0}}
+    return Trial(number, candidate, state, 27, **known)
+
+
+RESTING = [tried(number, [0.1 * number]) for number in range(1, 6)]
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(29.0, 5), (30.0, None), (28.0, None)])
+def test_the_best_goes_first_when_a_new_one_would_take_its_time(seconds, expected):
+    # It needs 26 s, and a tenth more to be safe: 28.6. A new one takes a second; with less than 28.6 it is too late.
+    assert ahead(RESTING, seconds, new=tried(9, [], State.RUNNING)) == expected
+
+
+@pytest.mark.parametrize(("curve", "expected"), [([0.6] * 27, None), ([0.001] * 27, 5)])
+def test_one_that_completed_stands_for_the_best_only_if_it_was_as_good(curve, expected):
+    done = tried(7, curve, State.COMPLETED)
+    assert ahead(RESTING, 29.0, new=tried(9, [], State.RUNNING), best=done) == expected
+
+
+def test_a_new_one_that_trains_to_its_end_at_once_is_foretold_by_all_of_its_epochs():
+    rule = PromotingAsha(epochs=27, rungs=[27])
+    new = tried(9, [], State.RUNNING)
+    assert ahead(RESTING, 55.0, new=new, rule=rule) == 5  # 27 s for the new one, 28.6 for the best
+    assert ahead(RESTING, 56.0, new=new, rule=rule) is None
