@@ -37,7 +37,9 @@ SPACE = DecisionSpace(
     build=lambda d: chain(op("conv", channels=d["width"])),
     references={"low": {"width": LOW}, "high": {"width": HIGH}, "middle": {"width": MIDDLE}},
 )
-FOUR = DecisionSpace("four", SPACE.choices, build=SPACE.decode, references={**SPACE.references, "best": {"width": BEST}})
+FOUR = DecisionSpace(
+    "four", SPACE.choices, build=SPACE.decode, references={**SPACE.references, "best": {"width": BEST}}
+)
 SCORES = {LOW: 0.05, MIDDLE: 0.1, HIGH: 0.2, BEST: 0.25}
 
 
