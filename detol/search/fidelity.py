@@ -15,7 +15,7 @@ from dataclasses import replace
 from detol.search.contest import Contest, score_at
 from detol.search.history import until
 from detol.search.ledger import Ledger
-from detol.search.legs import longest
+from detol.search.legs import longest, makespan
 from detol.search.protocols import Keeper, Pauser, Stopper
 from detol.search.records import Ended, State, Trial, Verdict
 from detol.search.spared import CHECKPOINT, KNOWN, LEFT, from_start, settled
@@ -26,6 +26,7 @@ FINISHED = 5
 
 COMPARED = 500
 """Resting trials, the latest ones, that the first leg of a new one is foretold from."""
+
 COST = "multiply_adds"
 """Fact of a trial by which the seconds of its first leg are foretold."""
 
@@ -281,17 +282,6 @@ def beaten(trial: Trial, others: Iterable[Trial]) -> int:
     """
     standing = (other for other in others if other.state.scored or not other.state.final)
     return sum(_at(other, trial.epoch) > trial.curve[-1] for other in standing)
-
-
-def makespan(seconds: Iterable[float], workers: int) -> float:
-    """Return when the last of some jobs ends that so many workers (>= 1) take in turn, the longest first (Graham 1969).
-
-    That is at most 4/3 - 1/(3 workers) of the shortest possible.
-    """
-    ends = [0.0] * workers
-    for length in sorted(seconds, reverse=True):
-        heapq.heapreplace(ends, ends[0] + length)
-    return max(ends)
 
 
 def _cost(trial: Trial) -> float:

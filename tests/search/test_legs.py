@@ -1,10 +1,10 @@
-"""How long a trial takes to its first milestone, foretold from others."""
+"""How long a trial takes to its first milestone, foretold from others, and several side by side."""
 
 import numpy as np
 import pytest
 from scipy.stats import linregress
 
-from detol.search.legs import SPREAD, longest
+from detol.search.legs import SPREAD, longest, makespan
 
 
 def test_where_a_law_holds_it_is_continued():
@@ -22,8 +22,8 @@ def test_about_one_in_forty_takes_longer():
 
 def test_the_line_is_that_of_least_squares():
     rng = np.random.default_rng(1)
-    costs, seconds = np.exp(rng.normal(10, 2, 12)), np.exp(rng.normal(1, 1, 12)) * np.exp(rng.normal(10, 2, 12)) ** 0.01
-    seconds = seconds * costs**0.5
+    costs = np.exp(rng.normal(10, 2, 12))
+    seconds = costs**0.5 * np.exp(rng.normal(1, 1, 12))
     fit = linregress(np.log(costs), np.log(seconds))
     assert 0 < fit.slope < 1
     line = fit.intercept + fit.slope * np.log(costs)
@@ -46,3 +46,12 @@ def test_what_costs_more_takes_no_less_and_no_more_than_in_proportion(power):
 )
 def test_few_or_alike(costs, seconds, expected):
     assert longest(costs, seconds, 0.0) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "workers", "expected"),
+    [([3.0], 2, 3.0), ([2.0, 3.0, 4.0], 1, 9.0), ([2.0, 3.0, 4.0], 2, 5.0), ([5, 5, 4, 4, 3, 3, 3], 3, 11.0)],
+)
+def test_the_longest_first_schedule(seconds, workers, expected):
+    # The last one is Graham's worst case (1969): 11 where 9 is possible.
+    assert makespan(seconds, workers) == expected

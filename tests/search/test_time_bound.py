@@ -9,7 +9,7 @@ from detol.graph.ops import op
 from detol.graph.topology import chain
 from detol.results.memory import MemoryDatabase
 from detol.search.controller import Controller
-from detol.search.fidelity import FINISHED, Fidelity, makespan
+from detol.search.fidelity import FINISHED, Fidelity
 from detol.search.limits import Limits
 from detol.search.recipe import Recipe
 from detol.search.records import Candidate, Objective, Origin, Report, State, Trial
@@ -147,15 +147,6 @@ def test_no_more_than_a_third_of_the_time_is_kept_for_finishing():
     _, trials = searched(60.0, 1, 0, grace=2, eta=100)
     assert 1 <= sum(trial.state is State.COMPLETED for trial in trials) <= 3
     assert sum(trial.epoch for trial in trials if trial.state is State.STOPPED) >= 15
-
-
-@pytest.mark.parametrize(
-    ("seconds", "workers", "expected"),
-    [([3.0], 2, 3.0), ([2.0, 3.0, 4.0], 1, 9.0), ([2.0, 3.0, 4.0], 2, 5.0), ([5, 5, 4, 4, 3, 3, 3], 3, 11.0)],
-)
-def test_the_longest_first_schedule(seconds, workers, expected):
-    # The last one is Graham's worst case (1969): 11 where 9 is possible.
-    assert makespan(seconds, workers) == expected
 
 
 def ahead(resting, seconds, *, new, best=None, rule=None):

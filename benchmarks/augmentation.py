@@ -1,0 +1,104 @@
+"""What augmentation is worth: the same trainings by the default recipe with one ``recipe.augment`` and with another.
+
+For each data set the references of its space and some samples of it, each with several seeds (of the split and of the
+training), are trained for ``--epochs`` with every augmentation of ``--augment``; the first is what the others are
+compared with. What is given is the mean difference of the last validation accuracy over the pairs, with its standard
+error. Test data are not looked at. Files are those of ``../shared/data`` or of your own.
+"""
+
+import statistics
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cache
+from multiprocessing import get_context
+from typing import Any
+
+from common import arguments, conclude
+from early_ranking import sampled
+
+from detol import defaults
+from detol.graph.topology import Topology
+from detol.spaces import catalogue
+from detol.workers.data import read
+from detol.workers.tensors import Tensors, load, use_threads
+from detol.workers.train import Training
+
+
+@dataclass(frozen=True)
+class Case:
+    """One training: data set, name and network, seed, augmentation, epochs, device."""
+
+    data: str
+    name: str
+    topology: Topology
+    seed: int
+    augment: str
+    epochs: int
+    device: str
+
+
+@cache
+def tensors(data: str, seed: int, device: str) -> Tensors:
+    """Return a data set, split by a seed, on the device, once for each process."""
+    use_threads(1)
+    return load(read(data, seed=seed), device)
+
+
+def accuracy(case: Case) -> float:
+    """Return the validation accuracy after the last epoch."""
+    data = tensors(case.data, case.seed, case.device)
+    recipe = replace(defaults.recipe(data.kind, data.shape, len(data.train)), augment=case.augment)
+    training = Training(case.topology, data, recipe, epochs=case.epochs, seed=case.seed, device=case.device)
+    *_, last = training.reports()
+    return float(last.metrics["val_accuracy"])
+
+
+def networks(data: str, count: int) -> dict[str, Topology]:
+    """Return the references of the space for a data set, and so many samples of it."""
+    space = catalogue.auto(tensors(data, 1, "cpu").kind)
+    found = {name: space.decode(decisions) for name, decisions in space.references.items()}
+    return found | {f"sample {network.seed}": network.topology for network in sampled(space.name, data, count)}
+
+
+def compared(first: Sequence[float], other: Sequence[float]) -> dict[str, Any]:
+    """Return the mean difference of pairs with its standard error, and the means."""
+    pairs = [b - a for a, b in zip(first, other, strict=True)]
+    error = statistics.stdev(pairs) / len(pairs) ** 0.5 if len(pairs) > 1 else None
+    means = {"without": statistics.mean(first), "with": statistics.mean(other)}
+    return {"difference": statistics.mean(pairs), "standard_error": error, **means, "n": len(pairs)}
+
+
+def main() -> None:
+    """Train, compare, report."""
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--data", action="append", help="a file, or a built-in set; repeat (default: digits)")
+    parser.add_argument("--augment", action="append", help="of the recipe; repeat (default: none, and crop)")
+    parser.add_argument("--count", type=int, default=4, help="samples beside the references")
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=27)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--device", default="cpu")
+    options = parser.parse_args()
+    if options.quick:
+        options.count, options.seeds, options.epochs = 0, 1, 2
+    ways = options.augment or ["", "crop"]
+    figures: dict[str, Any] = {"benchmark": "augmentation", "quick": options.quick, "epochs": options.epochs}
+    with ProcessPoolExecutor(options.processes, mp_context=get_context("spawn")) as pool:
+        for data in options.data or ["digits"]:
+            cases = [
+                Case(data, name, topology, seed, way, options.epochs, options.device)
+                for way in ways
+                for name, topology in networks(data, options.count).items()
+                for seed in range(1, options.seeds + 1)
+            ]
+            scores = list(pool.map(accuracy, cases))
+            size = len(scores) // len(ways)
+            for place, way in enumerate(ways[1:], start=1):
+                row = compared(scores[:size], scores[place * size : (place + 1) * size])
+                figures[f"{data}, {way or 'none'} against {ways[0] or 'none'}"] = row
+    conclude(figures, options.json)
+
+
+if __name__ == "__main__":
+    main()
