@@ -23,16 +23,33 @@ METRICS = {
 """What a report holds, by task; the first is the default objective."""
 
 
-def recipe(kind: str, shape: Sequence[int], samples: int) -> Recipe:
+def precision(kind: str, device: str, *, elsewhere: bool = False) -> str:
+    """Return what candidates multiply in by default: ``bfloat16`` where that is faster, else ``float32``.
+
+    It is where convolutions train on processors with AMX (docs/steps.md says by how much). Tables gain nothing, and
+    what is small enough for a default search leaves a GPU waiting for launches in either format.
+
+    Args:
+        kind: ``image``, ``signal`` or ``features``.
+        device: of the workers: ``auto``, ``cpu`` or ``cuda``.
+        elsewhere: whether the workers may be on other machines, of whose processors nothing is known.
+    """
+    convolves = kind in ("image", "signal")
+    here = not elsewhere and not devices.uses_gpu(device)
+    return "bfloat16" if convolves and here and devices.multiplies_bfloat16() else "float32"
+
+
+def recipe(kind: str, shape: Sequence[int], samples: int, precision: str = "float32") -> Recipe:
     """Return how candidates are trained by default.
 
     Args:
         kind: ``image``, ``signal`` or ``features``.
         shape: of one sample, channels first.
         samples: training rows.
+        precision: as :func:`precision` says for the workers' device.
     """
     batch = 32 if samples < 3_000 else 64 if samples < 20_000 else 128
-    usual = Recipe(schedule="one_cycle", batch_size=batch, averaging=AVERAGING)
+    usual = Recipe(schedule="one_cycle", batch_size=batch, averaging=AVERAGING, precision=precision)
     crop = "crop" if min(shape[1:], default=0) >= SMALLEST_CROPPED else ""  # shifts cost accuracy at 8x8
     # On validation rows: of three tables, decay 0.1 and rate 6e-3 together were better than 0.01 and 3e-3; of two sets
     # of signals each alone was.

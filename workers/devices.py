@@ -1,5 +1,6 @@
 """What devices this machine has, found without loading torch."""
 
+import functools
 import os
 from pathlib import Path
 
@@ -18,6 +19,13 @@ def gpus() -> int:
 def cpus() -> int:
     """Return how many CPU cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@functools.cache
+def multiplies_bfloat16() -> bool:
+    """Return whether this machine's processor multiplies matrices of bfloat16 in hardware (Intel's AMX)."""
+    about = Path("/proc/cpuinfo")
+    return about.is_file() and "amx_bf16" in about.read_text(encoding="utf-8", errors="replace").split()
 
 
 def check(device: str) -> None:

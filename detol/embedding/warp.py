@@ -22,6 +22,16 @@ def log_regret(scores: NDArray[np.float64], margin: float = MARGIN) -> NDArray[n
     return np.asarray(-np.log(regret / typical + margin))
 
 
+def worst_for_failed(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return scores (n,) where those that are not finite are as bad as the worst, or worse where all are equal.
+
+    So what failed is avoided, and how badly it would have done does not matter. At least one score is finite.
+    """
+    scored = np.isfinite(scores)
+    worst, best = scores[scored].min(), scores[scored].max()
+    return np.where(scored, scores, worst if worst < best else worst - 1.0)
+
+
 def standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return values with mean 0 and variance 1 (all zero when they are all the same)."""
     return np.asarray((values - values.mean()) / max(float(values.std()), 1e-9))

@@ -18,8 +18,8 @@ QUICK = {
 """What is added to commands, so that they take seconds."""
 
 
-APART = ("onnx", "torch", "model.onnx", "model.pt2")
-"""What the page exports and this test does not."""
+APART = ("onnx", "torch", "model.onnx", "model.pt2", "precision", "origin")
+"""What the page exports and this test does not; and words that another processor has another value after."""
 
 
 def first_words(text):

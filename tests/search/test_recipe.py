@@ -10,6 +10,7 @@ from detol import defaults
 from detol.errors import UsageError
 from detol.search.exchange import NAMES, Exchange, parse
 from detol.search.recipe import OPTIMISERS, SCHEDULES, Recipe, make_recipe
+from detol.workers import devices
 
 # As they stood in results databases before recipes had more than their first thirteen settings.
 STORED = {
@@ -153,3 +154,23 @@ def test_averaging_of_the_defaults_goes_where_the_exchange_has_no_common_weights
     assert make_recipe({"communication": "powersgd:2"}, usual).averaging == usual.averaging
     with pytest.raises(UsageError, match="use 0"):
         make_recipe({"communication": "local_sgd:4", "averaging": 0.9}, usual)
+
+
+@pytest.mark.parametrize(
+    ("kind", "device", "elsewhere", "amx", "expected"),
+    [
+        ("image", "auto", False, True, "bfloat16"),
+        ("signal", "cpu", False, True, "bfloat16"),
+        ("features", "cpu", False, True, "float32"),
+        ("image", "cpu", False, False, "float32"),
+        ("image", "cpu", True, True, "float32"),
+        ("image", "cuda", False, True, "float32"),
+    ],
+)
+def test_convolutions_are_multiplied_in_bfloat16_where_that_is_known_to_be_faster(
+    monkeypatch: pytest.MonkeyPatch, kind: str, device: str, elsewhere: bool, amx: bool, expected: str
+) -> None:
+    monkeypatch.setattr(devices, "multiplies_bfloat16", lambda: amx)
+    monkeypatch.setattr(devices, "gpus", lambda: int(device == "cuda"))
+    assert defaults.precision(kind, device, elsewhere=elsewhere) == expected
+    assert defaults.recipe(kind, (1, 8, 8), 1_000, expected).precision == expected

@@ -121,8 +121,10 @@ def test_a_small_space_is_laid_out_once_and_shared():
     assert pool_of(LARGE) is not pool_of(LARGE)
 
 
-def test_failed_networks_are_avoided_and_lost_ones_are_not():
-    space = DecisionSpace("f", [Choice(f"c{n}", ("ok", "bad", "fine", "well")) for n in range(4)])
+@pytest.mark.parametrize("scores", [(0.1, 0.9, 0.4, 0.6), (0.5, 0.5, 0.5, 0.5)], ids=["differ", "are equal"])
+def test_failed_networks_are_avoided_and_lost_ones_are_not(scores):
+    values = ("ok", "bad", "fine", "well")
+    space = DecisionSpace("f", [Choice(f"c{n}", values) for n in range(4)])
     strategy = Guided(space, seed=0, identity=by_row, local=0.0)
     bad = 0
     for number in range(60):
@@ -130,7 +132,7 @@ def test_failed_networks_are_avoided_and_lost_ones_are_not():
         fails = candidate.decisions["c0"] == "bad"
         bad += fails and number >= 20
         state = State.OUT_OF_MEMORY if fails else State.COMPLETED
-        strategy.tell([told(number, candidate, float(np.sin(hash(candidate.decisions["c1"]) % 7)), state)])
+        strategy.tell([told(number, candidate, scores[values.index(candidate.decisions["c1"])], state)])
     assert bad <= 4  # a quarter of the space
     strategy = Guided(space, seed=0, identity=by_row)
     strategy.tell([told(n, c, 0.0, State.LOST) for n, c in enumerate(strategy.ask(20))])

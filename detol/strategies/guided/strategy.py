@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from detol.embedding.graph_features import Floats
-from detol.embedding.warp import log_regret, standardised
+from detol.embedding.warp import log_regret, standardised, worst_for_failed
 from detol.errors import UsageError, unknown
 from detol.search.protocols import SearchSpace
 from detol.search.records import Candidate, Origin, State, Trial
@@ -285,8 +285,7 @@ class Guided(Proposer):
                 return None  # results speak against the sources before there are enough of them to go without
         if scored.sum() < 2:
             return None
-        # What failed by its own fault is as bad as the worst: it is avoided, and its size does not matter.
-        scores = np.where(scored, scores, scores[scored].min())
+        scores = worst_for_failed(scores)
         waiting = self._waiting()
         self._pool.settle()
         if scored.sum() > FOREST:
@@ -307,7 +306,7 @@ class Guided(Proposer):
         waiting = self._waiting()
         self._pool.settle()
         # Without a score there is nothing to be worse than: what failed is left out until there is one.
-        scores = np.where(scored, scores, scores[scored].min()) if scored.any() else scores[:0]
+        scores = worst_for_failed(scores) if scored.any() else scores[:0]
         active = _active(scores)
         seen = [self._seen[place] for place in active]
         values = log_regret(scores[active]) if self._warp and len(active) else scores[active]
