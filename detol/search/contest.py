@@ -1,22 +1,29 @@
 """Which of a space's references trains to its end, so that no search ends below it, where a rule pauses trials."""
 
+import itertools
 import math
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import replace
 
-from detol.search.ledger import Ledger
+from detol.search.ledger import CONTENDS, Ledger
 from detol.search.protocols import Pauser, Stopper
 from detol.search.records import Origin, Report, Trial
 from detol.search.task import Task
+
+SHARE = 1 / 2
+"""Of the time of such a search, over all workers, that the contest may take."""
 
 
 class Contest:
     """References train to the rule's last milestone, whatever it says; the best there goes on to its end.
 
-    The others rest, and go on as the rule says. There is no contest where time is the bound (references are judged as
-    all others), where a single reference is tried, and with several objectives, of which each reference may be the best
-    in another one: there all train to their end.
+    The others rest, and go on as the rule says. There is no contest where a single reference is tried, and with several
+    objectives, of which each reference may be the best in another one: there all train to their end.
+
+    Where time is the bound, references (a single one too) contend as long as there is time for it: what they take up to
+    the last milestone, and the slowest of them to its end, is at most ``SHARE`` of it. It is seen at their first
+    milestone. The others, and all of them with several objectives, are judged as any trial.
 
     Args:
         task: what is searched for.
@@ -27,13 +34,36 @@ class Contest:
     def __init__(self, task: Task, stopper: Stopper, ledger: Ledger) -> None:
         self._rule = stopper if isinstance(stopper, Pauser) else None
         tried = task.space.references.keys() - set(task.known) if task.references else ()
-        several = len(tried) > 1 and len(task.objectives) == 1 and math.isinf(task.limits.seconds)
-        self._open, self._ledger = self._rule is not None and several, ledger
+        self._seconds = task.limits.seconds
+        several = len(tried) > 1 or (len(tried) == 1 and self._timed)
+        self._open = self._rule is not None and several and len(task.objectives) == 1
+        self._ledger = ledger
+
+    @property
+    def _timed(self) -> bool:
+        return not math.isinf(self._seconds)
 
     def has(self, trial: Trial) -> bool:
         """Return whether a trial is one of the references that contend."""
-        candidate = trial.candidate
-        return self._open and candidate.origin is Origin.REFERENCE and candidate.named
+        return self._designed(trial) and (not self._timed or CONTENDS in trial.extra)
+
+    def joins(self, trial: Trial, workers: int) -> bool:
+        """Return whether a trial that has come to its first milestone contends from now on, with time as the bound.
+
+        Args:
+            trial: with the seconds of its last epoch.
+            workers: trials that can run at once, >= 1.
+        """
+        if not self._timed or not self._rule or not self._designed(trial) or CONTENDS in trial.extra:
+            return False
+        first = self._first(trial)
+        if trial.epoch != first:
+            return False  # it went on as any trial
+        last = max(first, last_milestone(self._rule, trial))
+        paces = [other.reports[-1].seconds for other in self._contending() if other.reports]
+        paces.append(trial.reports[-1].seconds)
+        taken = last * sum(paces) + (trial.epochs - last) * max(paces)
+        return taken <= SHARE * self._seconds * workers
 
     def milestone(self, trial: Trial) -> int:
         """Return the epoch at which one that contends rests; 0: it is there, or the rule has no milestone."""
@@ -62,12 +92,32 @@ class Contest:
         done = self._ledger.tally.baselines
         return None if any(score_at(trial, epoch) >= bar for trial in done) else best.number
 
+    def _designed(self, trial: Trial) -> bool:
+        candidate = trial.candidate
+        return self._open and candidate.origin is Origin.REFERENCE and candidate.named
+
+    def _contending(self) -> list[Trial]:
+        """Return those that contend and have not ended, and those that completed."""
+        there = itertools.chain(self._resting(), self._on_their_way(), self._ledger.tally.baselines)
+        return [trial for trial in there if self.has(trial)]
+
     def _resting(self) -> list[Trial]:
         return list(filter(self.has, self._ledger.resting.values()))
 
-    def _moving(self) -> bool:
+    def _on_their_way(self) -> list[Trial]:
         there: tuple[Iterable[Trial], ...] = (self._ledger.running.values(), self._ledger.waiting)
-        return any(self.has(trial) for part in (*there, self._ledger.awaited.values()) for trial in part)
+        parts = (*there, self._ledger.awaited.values())
+        return [trial for part in parts for trial in part if self._may_come(trial)]
+
+    def _may_come(self, trial: Trial) -> bool:
+        """Return whether one that runs or waits contends, or will be asked whether there is time for it to."""
+        return self.has(trial) or (self._designed(trial) and trial.epoch < self._first(trial))
+
+    def _first(self, trial: Trial) -> int:
+        return self._rule.milestone(to_come(trial, 0)) if self._rule else 0
+
+    def _moving(self) -> bool:
+        return bool(self._on_their_way())
 
 
 def last_milestone(rule: Pauser, trial: Trial) -> int:

@@ -318,7 +318,7 @@ class Controller:
         self._ledger.report(trial, event)
         if trial.epoch >= trial.epochs or trial.number in self._stopping:
             return
-        if self.task.spares(trial.candidate):
+        if self._fidelity.spares(trial):
             return  # references train to the last milestone, one of them to its end
         # The best in the end do not pause any more, but one that a rule finds hopeless by now is stopped.
         verdict = self._stopper.judge(trial, self._ledger.others((trial.number,)))
@@ -347,7 +347,7 @@ class Controller:
         reason = event.reason or (stopping if event.state is State.STOPPED else "")
         ended = with_end(trial, replace(event, reason=reason))
         if ended.state is State.PAUSED:
-            self._fidelity.paused(ended, event, self.task.limits.seconds - self.seconds)
+            self._fidelity.paused(ended, event, self.task.limits.seconds - self.seconds, self._together)
             return
         ended = self._inheritance.over(self._fidelity.closed(ended))
         if event.weights and event.state is not State.PAUSED and ended.scores is not None:

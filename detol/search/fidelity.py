@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from detol.search.contest import Contest, score_at
 from detol.search.history import until
-from detol.search.ledger import Ledger
+from detol.search.ledger import CONTENDS, Ledger
 from detol.search.legs import longest, makespan
 from detol.search.protocols import Keeper, Pauser, Stopper
 from detol.search.records import Ended, State, Trial, Verdict
@@ -101,22 +101,30 @@ class Fidelity:
 
     # -- pausing
 
+    def spares(self, trial: Trial) -> bool:
+        """Return whether no rule is asked about a trial."""
+        return self._task.spares(trial.candidate) or self._contest.has(trial)
+
     def judged(self, trial: Trial, verdict: Verdict) -> None:
         """Note what the stopper said last of a running trial."""
         self._verdicts[trial.number] = verdict
 
-    def paused(self, trial: Trial, event: Ended, seconds: float = math.inf) -> None:
+    def paused(self, trial: Trial, event: Ended, seconds: float = math.inf, workers: int = 1) -> None:
         """Let a trial that has come to its milestone go on at once, or rest, as the stopper said of its last report.
 
-        With few ``seconds`` left for the search, one that cannot come to its end rests.
+        With few ``seconds`` left for the search, one that cannot come to its end rests. A reference for which the
+        search has time, on so many ``workers``, goes on to the last milestone, and rests there.
 
         When no disk takes its checkpoint, it goes on from memory; but it cannot rest, and is stopped.
         """
         verdict = self._verdicts.pop(trial.number, Verdict.CONTINUE)
         if seconds < NEARLY * _needed(trial, trial.epochs - trial.epoch):
             verdict = Verdict.PAUSE
+        elif self._contest.joins(trial, workers):
+            verdict = Verdict.CONTINUE
+            trial = replace(trial, extra={**trial.extra, CONTENDS: 1})
         place = self._keeper.rest(trial, event.weights) if event.weights else ""
-        if self._contest.has(trial):  # no rule stops a reference, nor does a full disk
+        if self._contest.has(trial) and not self._contest.milestone(trial):  # no rule stops it, nor does a full disk
             verdict = Verdict.PAUSE if place else Verdict.CONTINUE
         if event.weights and (place or verdict is not Verdict.PAUSE):
             self.drop(trial)
@@ -171,7 +179,7 @@ class Fidelity:
         if self._pauser is None:
             return None
         reference = self._contest.winner(started=started)
-        if reference is not None:
+        if reference is not None and NEARLY * _needed(self._ledger.resting[reference]) <= seconds:
             return self._ledger.wake(reference, **{FINISHING: 1})
         held = self._contest.held(started=started)
         there = {number: trial for number, trial in self._ledger.resting.items() if number not in held}

@@ -18,6 +18,9 @@ from detol.spaces.decisions import Decisions
 AWAITED = "awaits"
 """Fact of a trial that runs in the record alone: the search that trains the same thing now."""
 
+CONTENDS = "contends"
+"""Fact of a reference that contends (:class:`~detol.search.contest.Contest`) in a search that time bounds."""
+
 
 class Ledger:
     """The trials of one search: those that run, wait, rest and have ended, and which the strategy was not told yet.
@@ -216,7 +219,7 @@ def _thin(trial: Trial, objectives: Sequence[Objective]) -> Trial:
     # What was foretold is compared with the mean of all epochs: only where all were trained here, at one width.
     whole = not (trial.reused or KNOWN in trial.extra or WIDTHS in trial.extra or LOST_RANKS in trial.extra)
     kept = {FORECAST: trial.extra[FORECAST]} if whole and FORECAST in trial.extra else {}
-    kept |= {KNOWN: trial.extra[KNOWN]} if KNOWN in trial.extra else {}
+    kept |= {name: trial.extra[name] for name in (KNOWN, CONTENDS) if name in trial.extra}
     if len(objectives) < 2:
         return replace(trial, candidate=_NOBODY, reports=tuple(_bare(r.epoch) for r in trial.reports), extra=kept)
     names = [objective.metric for objective in objectives]

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from detol.errors import UsageError
+from detol.search.ledger import CONTENDS
 from detol.search.protocols import Pauser
 from detol.search.records import Objective, State, Trial, Verdict
 from detol.search.spared import KNOWN
@@ -20,7 +21,8 @@ class PromotingAsha:
     still rests does. That is as published; but a strategy that learns proposes better and better ones, of which each
     is among the best so far, and then more than half go on. So by default (``quota``), before all trials of the search
     are there, no more than ``1 / eta`` of those that reached a rung have gone on from it, as in synchronous halving,
-    references and the audit's trials included: a better one that comes later waits for its place. Then all of the best
+    references and the audit's trials included (but for references that contend in a search that time bounds): a better
+    one that comes later waits for its place. Then all of the best
     ``1 / eta`` go on (``benchmarks/stopping.py`` has both on orders without any trend, ``benchmarks/two_fidelities.py``
     in searches that learn). Rungs are epochs counted from the start of a trial, whatever was resumed since: one that
     stands between two rungs rests at the next. A score that is not finite ranks last, and its trial is stopped at the
@@ -114,7 +116,7 @@ class PromotingAsha:
     def _open(self, trials: Iterable[Trial], position: int) -> bool:
         """Return whether fewer have gone on from a rung than the quota allows."""
         rung = self.rungs[position]
-        came = [trial for trial in trials if trial.epoch >= rung and not _for_nothing(trial, rung)]
+        came = [trial for trial in trials if trial.epoch >= rung and not _apart(trial, rung)]
         rest = sum(trial.state is State.PAUSED and standing(trial, self.rungs) == position for trial in came)
         ended = sum(trial.state is State.STOPPED and trial.epoch == rung for trial in came)
         return len(came) - rest - ended < len(came) // self.eta
@@ -128,9 +130,12 @@ def rest(rule: Pauser, trial: Trial, peers: Iterable[Trial]) -> Verdict:
     return Verdict.CONTINUE if rule.promote(resting, awake) == trial.number else Verdict.PAUSE
 
 
-def _for_nothing(trial: Trial, rung: int) -> bool:
-    """Return whether a trial came beyond a rung by results that were there: it took nobody's place."""
-    return bool(trial.reused) or int(trial.extra.get(KNOWN, 0)) > rung
+def _apart(trial: Trial, rung: int) -> bool:
+    """Return whether a trial came beyond a rung without taking a place: by results that were there, or as a reference.
+
+    That is one that contends in a search that time bounds, where there are few places.
+    """
+    return bool(trial.reused) or CONTENDS in trial.extra or int(trial.extra.get(KNOWN, 0)) > rung
 
 
 def _grace(grace: int | None, maximum: int) -> int:

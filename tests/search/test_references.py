@@ -12,15 +12,18 @@ from detol.results.memory import MemoryDatabase
 from detol.results.weights import NoWeights
 from detol.search.contest import Contest
 from detol.search.controller import Controller
+from detol.search.ledger import CONTENDS
 from detol.search.limits import Limits
 from detol.search.protocols import Pauser
 from detol.search.recipe import Recipe
-from detol.search.records import Candidate, Ended, Objective, Origin, Report, State, Trial
+from detol.search.records import Candidate, Ended, Objective, Origin, Report, State, Trial, Verdict
 from detol.search.task import Task
 from detol.spaces.decisions import Choice, Decisions
 from detol.spaces.space import DecisionSpace
 from detol.stopping.audited import audited
 from detol.stopping.hyperband import Hyperband
+from detol.stopping.joined import Joined
+from detol.stopping.never import Never
 from detol.stopping.promotion import PromotingAsha
 from detol.strategies.random_search import RandomSearch
 from detol.tracking.null import NullTracker
@@ -148,11 +151,46 @@ def test_without_room_for_checkpoints_references_go_on():
     assert {trial.state for trial in named(store).values()} == {State.COMPLETED}
 
 
-def test_where_time_is_the_bound_references_rest_as_all_others():
-    controller, store, workers = make(limits=Limits(seconds=60))
+def test_where_time_is_the_bound_references_contend_if_there_is_time_for_it():
+    # Three epochs of each, and six more of the best, are half of 30 s.
+    controller, store, workers = make(limits=Limits(seconds=30))
+    outcome = controller.run()
+    found = named(store)
+    assert found["high"].state is State.COMPLETED
+    assert outcome.tally.reference.number == found["high"].number
+    assert [job.until for job in workers.jobs if job.number == found["low"].number][:2] == [1, LAST]
+    assert all(trial.epoch >= LAST for trial in found.values())
+
+
+@pytest.mark.parametrize(("seconds", "slots", "contend"), [(29, 1, 2), (20, 1, 1), (10, 2, 1), (8, 1, 0), (30, 3, 3)])
+def test_no_more_references_contend_than_half_of_the_time_is_enough_for(seconds, slots, contend):
+    controller, store, _ = make(limits=Limits(seconds=seconds), slots=slots)
+    controller.run()
+    assert sum(CONTENDS in trial.extra for trial in named(store).values()) == contend
+
+
+class Impatient(Never):
+    """Stops whatever it sees after the first epoch, but for trials that have come far."""
+
+    def judge(self, trial, peers):
+        return Verdict.STOP if 1 < trial.epoch <= LAST else Verdict.CONTINUE
+
+
+def test_one_that_contends_is_not_stopped_by_the_rule():
+    rule = Joined(PromotingAsha(epochs=EPOCHS), Impatient())
+    controller, store, _ = make(rule, limits=Limits(seconds=60))
+    controller.run()
+    found = named(store)
+    assert found["high"].state is State.COMPLETED
+    assert all(trial.epoch >= LAST for trial in found.values())
+    assert all(trial.epoch < LAST for trial in store.trials() if not trial.candidate.named)
+
+
+def test_with_several_objectives_and_time_as_the_bound_references_rest_as_all_others():
+    controller, store, workers = make(limits=Limits(seconds=60), more=[Objective("val_loss", minimise=True)])
     controller.run()
     assert [job.until for job in workers.jobs[:3]] == [1, 1, 1]
-    assert all(trial.state is State.STOPPED for trial in named(store).values())
+    assert not any(CONTENDS in trial.extra for trial in named(store).values())
 
 
 @pytest.mark.parametrize(

@@ -70,13 +70,13 @@ class Keeper:
         pass
 
 
-def searched(seconds: float, workers: int, seed: int, *, table=Curves, share=0.0, **rule):
+def searched(seconds: float, workers: int, seed: int, *, table=Curves, share=0.0, references=True, **rule):
     store = MemoryDatabase().create_search("s", {}, {"digest": "x1:0"}, Recipe(), config_digest="same")
     clock = SimulatedClock()
     limits, rank = Limits(seconds=seconds), [Objective("val_accuracy")]
     known = lambda candidate: Assessment({"multiply_adds": cost(candidate)})  # noqa: E731
     stopper = PromotingAsha(epochs=EPOCHS, **(rule or {"grace": 1}))
-    task = Task(SPACE, Recipe(), "x1:0", EPOCHS, rank, limits=limits, references=table is Curves, assess=known)
+    task = Task(SPACE, Recipe(), "x1:0", EPOCHS, rank, limits=limits, references=references, assess=known)
     outcome = Controller(
         task,
         strategy=RandomSearch(SPACE, seed=seed),
@@ -114,7 +114,7 @@ def test_a_reference_does_not_take_all_of_the_time():
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_best_are_finished_before_the_time_is_over(seed):
     # Hardly anybody is promoted. Seven more epochs of each take 7 s: five of them are a small part of the time.
-    _, trials = searched(200.0, 1, seed, grace=2, eta=100)
+    _, trials = searched(200.0, 1, seed, references=False, grace=2, eta=100)
     best = sorted((trial for trial in trials if trial.epoch >= 2), key=lambda trial: trial.curve[1], reverse=True)
     done = sum(trial.state is State.COMPLETED for trial in best[:FINISHED])
     assert done >= FINISHED - 1  # one may have come when the others were on their way
@@ -122,14 +122,14 @@ def test_the_best_are_finished_before_the_time_is_over(seed):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_new_trial_does_not_take_the_time_that_the_best_needs(seed):
-    outcome, _ = searched(40.0, 1, seed, table=Heavy, grace=1)
+    outcome, _ = searched(40.0, 1, seed, table=Heavy, references=False, grace=1)
     assert outcome.tally.best.state is State.COMPLETED
 
 
 def test_what_the_audit_spares_rests_when_it_cannot_come_to_its_end():
     done, rested = 0, 0
     for seed in range(10):
-        _, trials = searched(40.0, 2, seed, table=Heavy, share=0.3, grace=1)
+        _, trials = searched(40.0, 2, seed, table=Heavy, share=0.3, references=False, grace=1)
         rule = audited(PromotingAsha(epochs=EPOCHS), share=0.3, seed=seed)
         assert isinstance(rule, Audited)
         for trial in trials:

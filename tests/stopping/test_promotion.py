@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detol.errors import UsageError
+from detol.search.ledger import CONTENDS
 from detol.search.records import Objective, Report, State, Trial, Verdict
 from detol.search.rehearse import NOBODY, rehearse
 from detol.search.spared import KNOWN
@@ -147,11 +148,12 @@ def test_no_more_than_the_quota_have_gone_on_until_no_more_come() -> None:
 
 
 def test_results_that_were_there_take_nobodys_place() -> None:
-    """Nine of eighteen were answered by the database, or came with the epochs of an earlier search: nine compete."""
+    """Nine of eighteen were answered, came with epochs of an earlier search, or contend as references: nine compete."""
     new = [trial(number, [0.5 + number / 100]) for number in range(9, 18)]
     answered = [replace(trial(number, [0.1] * EPOCHS, State.COMPLETED), reused="before/1") for number in range(9)]
     begun = [replace(trial(number, [0.1] * 3, State.RUNNING), extra={KNOWN: 3}) for number in range(9)]
-    for others in (answered, begun):
+    contending = [replace(trial(number, [0.1] * 3, State.RUNNING), extra={CONTENDS: 1}) for number in range(9)]
+    for others in (answered, begun, contending):
         assert going_on(PromotingAsha(epochs=EPOCHS), new, others) == [17, 16, 15]
         assert going_on(PromotingAsha(epochs=EPOCHS, quota=False), new, others) == [17, 16, 15, 14, 13, 12]
 
