@@ -23,6 +23,7 @@ from detol.workers.augment import Augmenter
 from detol.workers.averaging import Average
 from detol.workers.checkpoint import facts, pack
 from detol.workers.communication import communicate, gather, memory_of
+from detol.workers.depthwise import exact
 from detol.workers.elastic.survival import Survival, first_wrap
 from detol.workers.entry import Item, Paused
 from detol.workers.evaluate import forward
@@ -75,8 +76,7 @@ class Training:
     Raises:
         CheckpointError: a checkpoint that cannot be read, or one of another training.
         OutOfMemory: here or in ``reports``.
-        UsageError: a recipe that does not fit the data.
-        TopologyError: a topology that does not fit the data.
+        UsageError, TopologyError: a recipe or a topology that does not fit the data.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Training:
             self._augment = Augmenter(recipe.augment, self._data.kind)
             self._criterion = Criterion(self._data, recipe)
             with seeded(self._device, seed):
-                model = build(topology, self._data.shape, self._data.outputs)
+                model = exact(build(topology, self._data.shape, self._data.outputs), recipe, self._device)
             started = begin(model, topology, parent, self._data) if parent and checkpoint is None else None
             model = model.to(self._device, memory_format=self._data.layout)  # type: ignore[call-overload]
             self.settles = started is not None

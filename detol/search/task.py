@@ -64,8 +64,8 @@ class Task:
         """Return whether no rule stops a candidate: a reference, so that no search ends below the best of them.
 
         Where a rule pauses, all of them train to its last milestone, and the best to its end
-        (:class:`~detol.search.contest.Contest`). Where time is the bound, a reference may take all of it: it
-        has to hold its own as any other. A winner that is trained from scratch has earned its epochs.
+        (:class:`~detol.search.contest.Contest`). Where time is the bound, a reference may take all of it: those
+        contend for which there is time. A winner that is trained from scratch has earned its epochs.
         """
         return candidate.origin is Origin.RETRAIN or (candidate.named and math.isinf(self.limits.seconds))
 
