@@ -181,7 +181,7 @@ class Fidelity:
         reference = self._contest.winner(started=started)
         if reference is not None and NEARLY * _needed(self._ledger.resting[reference]) <= seconds:
             return self._ledger.wake(reference, **{FINISHING: 1})
-        held = self._contest.held(started=started)
+        held = self._held(seconds, started=started)
         there = {number: trial for number, trial in self._ledger.resting.items() if number not in held}
         resting = {number: trial for number, trial in there.items() if NEARLY * _needed(trial) <= seconds}
         if not resting:
@@ -257,6 +257,12 @@ class Fidelity:
             if beaten(trial, self._ledger.others((trial.number,))) < FINISHED:
                 needed = more
         return seconds <= ALMOST * makespan(needed, workers)
+
+    def _held(self, seconds: float, *, started: bool) -> frozenset[int]:
+        """Return those that must wait for other references: none when there would be no time for them after that."""
+        held = self._contest.held(started=started)
+        late = any(seconds <= ALMOST * _needed(self._ledger.resting[number]) for number in held)
+        return frozenset() if late else held
 
     @property
     def finishing(self) -> bool:

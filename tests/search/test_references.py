@@ -75,12 +75,13 @@ def make(
     store=None,
     space=SPACE,
     more=(),
+    table=None,
     **executor,
 ):
     database = database or MemoryDatabase()
     store = store or database.create_search("s", {}, {"digest": "x1:0"}, Recipe(), config_digest="same")
     clock = SimulatedClock()
-    workers = Watched(Curves(), clock, slots, **executor)
+    workers = Watched(table or Curves(), clock, slots, **executor)
     limits = limits or Limits(trials=trials)
     objectives = [Objective("val_accuracy"), *more]
     task = Task(space, Recipe(), "x1:0", EPOCHS, objectives, limits=limits, known=frozenset(known))
@@ -167,6 +168,26 @@ def test_no_more_references_contend_than_half_of_the_time_is_enough_for(seconds,
     controller, store, _ = make(limits=Limits(seconds=seconds), slots=slots)
     controller.run()
     assert sum(CONTENDS in trial.extra for trial in named(store).values()) == contend
+
+
+class Slow(Curves):
+    """One reference takes nearly all of the time for its first epoch; others are worse than references."""
+
+    def answer(self, candidate):
+        found = super().answer(candidate)
+        if candidate.decisions["width"] == MIDDLE:
+            return replace(found, seconds=53.0 * EPOCHS)
+        low = [{**metrics, "val_accuracy": metrics["val_accuracy"] / 100} for metrics in found.curve]
+        return found if candidate.decisions["width"] in (LOW, HIGH) else replace(found, curve=low)
+
+
+def test_those_that_contend_do_not_wait_until_there_is_no_time_for_them():
+    controller, store, _ = make(limits=Limits(seconds=60), slots=2, table=Slow())
+    outcome = controller.run()
+    found = named(store)
+    assert found["middle"].epoch <= 1
+    assert found["high"].state is State.COMPLETED
+    assert outcome.tally.best.number == found["high"].number
 
 
 class Impatient(Never):
