@@ -23,18 +23,20 @@ METRICS = {
 """What a report holds, by task; the first is the default objective."""
 
 
-def precision(kind: str, device: str, *, elsewhere: bool = False) -> str:
+def precision(task: str, kind: str, device: str, *, elsewhere: bool = False) -> str:
     """Return what candidates multiply in by default: ``bfloat16`` where that is faster, else ``float32``.
 
     It is where convolutions train on processors with AMX (docs/steps.md says by how much). Tables gain nothing, and
-    what is small enough for a default search leaves a GPU waiting for launches in either format.
+    what is small enough for a default search leaves a GPU waiting for launches in either format. Regressions keep
+    ``float32``: three digits are too few for a close fit.
 
     Args:
+        task: ``classification`` or ``regression``.
         kind: ``image``, ``signal`` or ``features``.
         device: of the workers: ``auto``, ``cpu`` or ``cuda``.
         elsewhere: whether the workers may be on other machines, of whose processors nothing is known.
     """
-    convolves = kind in ("image", "signal")
+    convolves = kind in ("image", "signal") and task == "classification"
     here = not elsewhere and not devices.uses_gpu(device)
     return "bfloat16" if convolves and here and devices.multiplies_bfloat16() else "float32"
 

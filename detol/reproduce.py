@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from detol.config import STEPWISE, Settings
+from detol.workers import devices
 
 if TYPE_CHECKING:
     from detol.results.query import Query
@@ -61,6 +62,11 @@ def of_search(query: "Query", name: str) -> str:
     if not (stored.get("recipe") or {}).get("averaging"):  # asked for, or from before averaging was usual
         unaveraged = {**settings.section("recipe"), "averaging": 0.0}
         settings = replace(settings, options={**settings.options, "recipe": unaveraged})
+    precision = (stored.get("recipe") or {}).get("precision", "float32")
+    # Which one is usual depends on the processor: told wherever another one than here, or than elsewhere, may be meant.
+    if "precision" not in settings.section("recipe") and (precision != "float32" or devices.multiplies_bfloat16()):
+        exact = {**settings.section("recipe"), "precision": precision}
+        settings = replace(settings, options={**settings.options, "recipe": exact})
     return command(replace(settings, space=str(stored.get("space") or settings.space)) if _auto(settings) else settings)
 
 

@@ -33,7 +33,7 @@ def widths(settings: Settings, dataset: "Dataset", recipe: Recipe, space: Search
         return None
 
     device = where(settings.device)
-    known = None if settings.ray else cached(device, workers, recipe.precision)
+    known = None if settings.ray else cached(device, workers, recipe.precision) or cached(device, workers)
     machine = known or preset(f"guess-{device}")
     forecast = Forecast(
         replace(machine, crowd=(machine.slowdown(workers),)),  # all workers compute, whatever the widths

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from detol import cli, run
 from detol.config import Settings
 from detol.reproduce import command, of_search
+from detol.workers import devices
 
 
 class Parsed(Exception):
@@ -84,13 +85,37 @@ def test_where_a_search_ran_is_not_in_it() -> None:
 class Recorded:
     """A results database that knows one search."""
 
-    def __init__(self, recipe: dict[str, float]) -> None:
+    def __init__(self, recipe: dict[str, Any]) -> None:
         self._recipe = recipe
 
     def settings(self, name: str) -> dict[str, Any]:
         return {"settings": {"settings": Settings(data=name).as_dict(), "recipe": self._recipe}}
 
 
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A processor that multiplies bfloat16 no faster."""
+    monkeypatch.setattr(devices, "multiplies_bfloat16", lambda: False)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "amx", "told"),
+    [
+        ("bfloat16", True, " --set recipe.precision=bfloat16"),
+        ("bfloat16", False, " --set recipe.precision=bfloat16"),
+        ("float32", True, " --set recipe.precision=float32"),
+        ("float32", False, ""),
+    ],
+)
+def test_a_search_is_done_again_in_its_precision(
+    monkeypatch: pytest.MonkeyPatch, recorded: str, amx: bool, told: str
+) -> None:
+    monkeypatch.setattr(devices, "multiplies_bfloat16", lambda: amx)
+    line = of_search(Recorded({"averaging": 0.98, "precision": recorded}), "digits")  # type: ignore[arg-type]
+    assert line == f"detol search --data digits{told}"
+
+
+@pytest.mark.usefixtures("plain")
 def test_a_search_without_averaging_is_done_again_without_it() -> None:
     """Before averaging was part of the default recipe there was no such setting in the record."""
     assert of_search(Recorded({"averaging": 0.98}), "digits") == "detol search --data digits"  # type: ignore[arg-type]

@@ -23,7 +23,13 @@ def cpus() -> int:
 
 @functools.cache
 def multiplies_bfloat16() -> bool:
-    """Return whether this machine's processor multiplies matrices of bfloat16 in hardware (Intel's AMX)."""
+    """Return whether this machine's processor multiplies matrices of bfloat16 in hardware (Intel's AMX).
+
+    ``ONEDNN_MAX_CPU_ISA`` may have torch do without.
+    """
+    most = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper()
+    if most not in ("", "ALL", "DEFAULT") and "AMX" not in most:
+        return False
     about = Path("/proc/cpuinfo")
     return about.is_file() and "amx_bf16" in about.read_text(encoding="utf-8", errors="replace").split()
 

@@ -22,8 +22,8 @@ class Contest:
     objectives, of which each reference may be the best in another one: there all train to their end.
 
     Where time is the bound, references (a single one too) contend as long as there is time for it: what they take up to
-    the last milestone, and the slowest of them to its end, is at most ``SHARE`` of it. It is seen at their first
-    milestone. The others, and all of them with several objectives, are judged as any trial.
+    the last milestone, and the slowest of them to its end, is at most ``SHARE`` of it. That is seen at their first
+    milestone. Up to there they are judged as any trial, beyond it the others, and with several objectives all.
 
     Args:
         task: what is searched for.
@@ -34,7 +34,7 @@ class Contest:
     def __init__(self, task: Task, stopper: Stopper, ledger: Ledger) -> None:
         self._rule = stopper if isinstance(stopper, Pauser) else None
         tried = task.space.references.keys() - set(task.known) if task.references else ()
-        self._seconds = task.limits.seconds
+        self._seconds, self._width = task.limits.seconds, task.width
         several = len(tried) > 1 or (len(tried) == 1 and self._timed)
         self._open = self._rule is not None and several and len(task.objectives) == 1
         self._ledger = ledger
@@ -48,7 +48,7 @@ class Contest:
         return self._designed(trial) and (not self._timed or CONTENDS in trial.extra)
 
     def joins(self, trial: Trial, workers: int) -> bool:
-        """Return whether a trial that has come to its first milestone contends from now on, with time as the bound.
+        """Return whether a trial that has come to a milestone contends from now on, with time as the bound.
 
         Args:
             trial: with the seconds of its last epoch.
@@ -56,12 +56,10 @@ class Contest:
         """
         if not self._timed or not self._rule or not self._designed(trial) or CONTENDS in trial.extra:
             return False
-        first = self._first(trial)
-        if trial.epoch != first:
-            return False  # it went on as any trial
-        last = max(first, last_milestone(self._rule, trial))
-        paces = [other.reports[-1].seconds for other in self._contending() if other.reports]
-        paces.append(trial.reports[-1].seconds)
+        last = last_milestone(self._rule, trial)
+        if not self._first(trial) <= trial.epoch <= last:
+            return False
+        paces = [self._pace(other) for other in (*self._contending(), trial) if other.reports]
         taken = last * sum(paces) + (trial.epochs - last) * max(paces)
         return taken <= SHARE * self._seconds * workers
 
@@ -99,7 +97,11 @@ class Contest:
     def _contending(self) -> list[Trial]:
         """Return those that contend and have not ended, and those that completed."""
         there = itertools.chain(self._resting(), self._on_their_way(), self._ledger.tally.baselines)
-        return [trial for trial in there if self.has(trial)]
+        return [trial for trial in there if self.has(trial) and not trial.reused]
+
+    def _pace(self, trial: Trial) -> float:
+        """Return the seconds of an epoch, over all workers of a trial with the usual number of them."""
+        return trial.reports[-1].seconds * trial.width / self._width
 
     def _resting(self) -> list[Trial]:
         return list(filter(self.has, self._ledger.resting.values()))
@@ -111,7 +113,7 @@ class Contest:
 
     def _may_come(self, trial: Trial) -> bool:
         """Return whether one that runs or waits contends, or will be asked whether there is time for it to."""
-        return self.has(trial) or (self._designed(trial) and trial.epoch < self._first(trial))
+        return self.has(trial) or (self._designed(trial) and trial.epoch < self._first(trial) < trial.epochs)
 
     def _first(self, trial: Trial) -> int:
         return self._rule.milestone(to_come(trial, 0)) if self._rule else 0

@@ -113,6 +113,7 @@ class Controller:
             self._expect_a_worker()
             if self._ledger.awaited and not self.running:
                 self._clock.wait(POLL_SECONDS)  # an executor without a job returns at once
+            self._at_once = self._together  # events tell of workers that are free already
             for event in self._executor.poll(POLL_SECONDS):
                 self._handle(event)
             self._commit()
@@ -347,7 +348,7 @@ class Controller:
         reason = event.reason or (stopping if event.state is State.STOPPED else "")
         ended = with_end(trial, replace(event, reason=reason))
         if ended.state is State.PAUSED:
-            self._fidelity.paused(ended, event, self.task.limits.seconds - self.seconds, self._together)
+            self._fidelity.paused(ended, event, self.task.limits.seconds - self.seconds, self._at_once)
             return
         ended = self._inheritance.over(self._fidelity.closed(ended))
         if event.weights and event.state is not State.PAUSED and ended.scores is not None:

@@ -178,6 +178,9 @@ class Fidelity:
         """
         if self._pauser is None:
             return None
+        joined = self._joined(seconds, workers)
+        if joined:
+            return joined
         reference = self._contest.winner(started=started)
         if reference is not None and NEARLY * _needed(self._ledger.resting[reference]) <= seconds:
             return self._ledger.wake(reference, **{FINISHING: 1})
@@ -257,6 +260,15 @@ class Fidelity:
             if beaten(trial, self._ledger.others((trial.number,))) < FINISHED:
                 needed = more
         return seconds <= ALMOST * makespan(needed, workers)
+
+    def _joined(self, seconds: float, workers: int) -> Trial | None:
+        """Let references contend that rest by what was known of them, and return one that goes on for that."""
+        for trial in list(self._ledger.resting.values()):
+            if NEARLY * _needed(trial) <= seconds and self._contest.joins(trial, workers):
+                if self._contest.milestone(trial):
+                    return self._ledger.wake(trial.number, **{CONTENDS: 1})
+                self._ledger.mark(trial.number, CONTENDS)
+        return None
 
     def _held(self, seconds: float, *, started: bool) -> frozenset[int]:
         """Return those that must wait for other references: none when there would be no time for them after that."""

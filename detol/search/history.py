@@ -18,7 +18,7 @@ REPEATABLE = (State.COMPLETED, State.STOPPED, State.DIVERGED, State.REFUSED)
 TIME_UP = "the time of the search is used up"
 """Why a trial was stopped that nobody judged: another search may have more time."""
 
-PLACES = ("checkpoint", "checkpoint_epoch", "spared_epochs", "spared_seconds")
+PLACES = ("checkpoint", "checkpoint_epoch", "spared_epochs", "spared_seconds", "contends")
 """Facts of a trial that are its own, not those of one that repeats it (see :mod:`detol.search.spared`)."""
 
 COSTS = ("params", "multiply_adds", "activation_bytes", "depth")

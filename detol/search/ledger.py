@@ -135,6 +135,12 @@ class Ledger:
         self._tracker.record(trial, event)
         self._tell_later(trial)
 
+    def mark(self, number: int, fact: str) -> None:
+        """Record a fact of a resting trial."""
+        trial = self.resting[number]
+        self.resting[number] = trial = replace(trial, extra={**trial.extra, fact: 1})
+        self._store.record(trial)
+
     def wake(self, number: int, **changes: object) -> Trial:
         """Return a resting trial, RUNNING and recorded so."""
         trial = self.resting.pop(number)

@@ -172,5 +172,6 @@ def test_convolutions_are_multiplied_in_bfloat16_where_that_is_known_to_be_faste
 ) -> None:
     monkeypatch.setattr(devices, "multiplies_bfloat16", lambda: amx)
     monkeypatch.setattr(devices, "gpus", lambda: int(device == "cuda"))
-    assert defaults.precision(kind, device, elsewhere=elsewhere) == expected
+    assert defaults.precision("classification", kind, device, elsewhere=elsewhere) == expected
+    assert defaults.precision("regression", kind, device, elsewhere=elsewhere) == "float32"
     assert defaults.recipe(kind, (1, 8, 8), 1_000, expected).precision == expected

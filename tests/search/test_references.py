@@ -17,6 +17,7 @@ from detol.search.limits import Limits
 from detol.search.protocols import Pauser
 from detol.search.recipe import Recipe
 from detol.search.records import Candidate, Ended, Objective, Origin, Report, State, Trial, Verdict
+from detol.search.spared import KNOWN
 from detol.search.task import Task
 from detol.spaces.decisions import Choice, Decisions
 from detol.spaces.space import DecisionSpace
@@ -171,23 +172,50 @@ def test_no_more_references_contend_than_half_of_the_time_is_enough_for(seconds,
 
 
 class Slow(Curves):
-    """One reference takes nearly all of the time for its first epoch; others are worse than references."""
+    """One reference takes so many seconds for an epoch; all that are no references are worse than they are."""
+
+    def __init__(self, width, seconds):
+        self._width, self._seconds = width, seconds
 
     def answer(self, candidate):
         found = super().answer(candidate)
-        if candidate.decisions["width"] == MIDDLE:
-            return replace(found, seconds=53.0 * EPOCHS)
+        if candidate.decisions["width"] == self._width:
+            return replace(found, seconds=self._seconds * EPOCHS)
         low = [{**metrics, "val_accuracy": metrics["val_accuracy"] / 100} for metrics in found.curve]
         return found if candidate.decisions["width"] in (LOW, HIGH) else replace(found, curve=low)
 
 
 def test_those_that_contend_do_not_wait_until_there_is_no_time_for_them():
-    controller, store, _ = make(limits=Limits(seconds=60), slots=2, table=Slow())
+    controller, store, _ = make(limits=Limits(seconds=60), slots=2, table=Slow(MIDDLE, 53.0))
     outcome = controller.run()
     found = named(store)
     assert found["middle"].epoch <= 1
     assert found["high"].state is State.COMPLETED
     assert outcome.tally.best.number == found["high"].number
+
+
+def test_those_that_contend_do_not_wait_for_one_that_never_rests():
+    rule = Hyperband(epochs=EPOCHS)  # the fourth trial has no rung before its end
+    controller, store, _ = make(rule, limits=Limits(seconds=140), slots=2, space=FOUR, table=Slow(BEST, 12.0), known=())
+    controller.run()
+    found = named(store)
+    assert CONTENDS not in found["best"].extra
+    assert found["high"].state is State.COMPLETED
+    assert found["high"].extra["simulated_end"] < 108  # not after the slow one
+
+
+def test_references_that_came_a_part_of_the_way_elsewhere_contend():
+    database = MemoryDatabase()
+    before, store, _ = make(database=database, limits=Limits(seconds=3))
+    before.run()
+    assert {trial.epoch for trial in named(store).values()} == {1}
+    store = database.create_search("t", {}, {"digest": "x1:0"}, Recipe(), config_digest="other")
+    controller, _, _ = make(store=store, limits=Limits(seconds=60))
+    controller.run()
+    found = named(store)
+    assert all(trial.extra[KNOWN] == 1 for trial in found.values())
+    assert all(trial.epoch >= LAST for trial in found.values())
+    assert found["high"].state is State.COMPLETED
 
 
 class Impatient(Never):
