@@ -16,6 +16,9 @@ AVERAGING = 0.98
 SMALLEST_CROPPED = 16
 """Sizes of all axes from which images and signals are shifted at random in training."""
 
+SMALLEST_HALVED = 16
+"""Sizes of all axes from which images train faster in bfloat16, where anything does."""
+
 METRICS = {
     "classification": ("val_accuracy", "val_balanced_accuracy", "val_log_loss", "val_loss", "train_loss"),
     "regression": ("val_r2", "val_mse", "val_loss", "train_loss"),
@@ -23,22 +26,23 @@ METRICS = {
 """What a report holds, by task; the first is the default objective."""
 
 
-def precision(task: str, kind: str, device: str, *, elsewhere: bool = False) -> str:
+def precision(task: str, kind: str, shape: Sequence[int], device: str, *, elsewhere: bool = False) -> str:
     """Return what candidates multiply in by default: ``bfloat16`` where that is faster, else ``float32``.
 
-    It is where convolutions train on processors with AMX (docs/steps.md says by how much). Tables gain nothing, and
-    what is small enough for a default search leaves a GPU waiting for launches in either format. Regressions keep
+    It is for images that are not tiny on processors with AMX (docs/steps.md says by how much). Other data gain nothing,
+    and what is small enough for a default search leaves a GPU waiting for launches in either format. Regressions keep
     ``float32``: three digits are too few for a close fit.
 
     Args:
         task: ``classification`` or ``regression``.
         kind: ``image``, ``signal`` or ``features``.
+        shape: of one sample, channels first.
         device: of the workers: ``auto``, ``cpu`` or ``cuda``.
         elsewhere: whether the workers may be on other machines, of whose processors nothing is known.
     """
-    convolves = kind in ("image", "signal") and task == "classification"
+    gains = task == "classification" and kind == "image" and min(shape[1:], default=0) >= SMALLEST_HALVED
     here = not elsewhere and not devices.uses_gpu(device)
-    return "bfloat16" if convolves and here and devices.multiplies_bfloat16() else "float32"
+    return "bfloat16" if gains and here and devices.multiplies_bfloat16() else "float32"
 
 
 def recipe(kind: str, shape: Sequence[int], samples: int, precision: str = "float32") -> Recipe:

@@ -115,7 +115,7 @@ def _of_space(settings: Settings) -> list[Subject]:
     searched = catalogue.load(settings.space) if settings.space != "auto" else None
     dataset = read_data(settings)
     searched = searched or catalogue.auto(dataset.kind)
-    precision = defaults.precision(dataset.task, dataset.kind, settings.device)
+    precision = defaults.precision(dataset.task, dataset.kind, dataset.shape, settings.device)
     recipe = defaults.recipe(dataset.kind, dataset.shape, len(dataset.train.y), precision)
     recipe = make_recipe(settings.section("recipe"), recipe)
     rng = np.random.default_rng(0)

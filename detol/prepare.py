@@ -189,7 +189,8 @@ def _workers(settings: Settings) -> int:
 
 
 def _recipe(settings: Settings, dataset: "Dataset", warm: Warm = warming.COLD) -> Recipe:
-    precision = defaults.precision(dataset.task, dataset.kind, settings.device, elsewhere=bool(settings.ray))
+    data, elsewhere = (dataset.task, dataset.kind, dataset.shape), bool(settings.ray)
+    precision = defaults.precision(*data, settings.device, elsewhere=elsewhere)
     usual = defaults.recipe(dataset.kind, dataset.shape, len(dataset.train.y), precision)
     base = make_recipe(warm.recipe, usual)
     recipe = make_recipe(settings.section("recipe"), base)

@@ -157,21 +157,30 @@ def test_averaging_of_the_defaults_goes_where_the_exchange_has_no_common_weights
 
 
 @pytest.mark.parametrize(
-    ("kind", "device", "elsewhere", "amx", "expected"),
+    ("kind", "shape", "device", "elsewhere", "amx", "expected"),
     [
-        ("image", "auto", False, True, "bfloat16"),
-        ("signal", "cpu", False, True, "bfloat16"),
-        ("features", "cpu", False, True, "float32"),
-        ("image", "cpu", False, False, "float32"),
-        ("image", "cpu", True, True, "float32"),
-        ("image", "cuda", False, True, "float32"),
+        ("image", (1, 28, 28), "auto", False, True, "bfloat16"),
+        ("image", (3, 16, 16), "cpu", False, True, "bfloat16"),
+        ("image", (1, 8, 8), "cpu", False, True, "float32"),
+        ("image", (1, 28, 8), "cpu", False, True, "float32"),
+        ("signal", (1, 96), "cpu", False, True, "float32"),
+        ("features", (54,), "cpu", False, True, "float32"),
+        ("image", (1, 28, 28), "cpu", False, False, "float32"),
+        ("image", (1, 28, 28), "cpu", True, True, "float32"),
+        ("image", (1, 28, 28), "cuda", False, True, "float32"),
     ],
 )
 def test_convolutions_are_multiplied_in_bfloat16_where_that_is_known_to_be_faster(
-    monkeypatch: pytest.MonkeyPatch, kind: str, device: str, elsewhere: bool, amx: bool, expected: str
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    shape: tuple[int, ...],
+    device: str,
+    elsewhere: bool,
+    amx: bool,
+    expected: str,
 ) -> None:
     monkeypatch.setattr(devices, "multiplies_bfloat16", lambda: amx)
     monkeypatch.setattr(devices, "gpus", lambda: int(device == "cuda"))
-    assert defaults.precision("classification", kind, device, elsewhere=elsewhere) == expected
-    assert defaults.precision("regression", kind, device, elsewhere=elsewhere) == "float32"
-    assert defaults.recipe(kind, (1, 8, 8), 1_000, expected).precision == expected
+    assert defaults.precision("classification", kind, shape, device, elsewhere=elsewhere) == expected
+    assert defaults.precision("regression", kind, shape, device, elsewhere=elsewhere) == "float32"
+    assert defaults.recipe(kind, shape, 1_000, expected).precision == expected
