@@ -1,7 +1,7 @@
 """What bfloat16 is worth on this device: epochs of the same networks by the default recipe in either format.
 
-For each data set the references of its space are trained for ``--epochs`` in float32 and in bfloat16, in turn,
-``--repeats`` times. Given are the median seconds of an epoch after the first, with least and greatest, and the last
+For each data set the references of its space, and ``--count`` samples of it, are trained for ``--epochs`` in float32 and
+in bfloat16, in turn, ``--repeats`` times. Given are the median seconds of an epoch after the first, with least and greatest, and the last
 validation accuracy. Files are those of ``../shared/data`` or of your own; ``ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16`` in
 the environment shows a processor without AMX. ``--layers`` times depthwise convolutions alone, forwards and backwards,
 in both formats (``detol/workers/depthwise.py`` goes by that).
@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from common import arguments, conclude
+from early_ranking import sampled
 
 from detol import defaults
 from detol.graph.topology import Topology
@@ -95,6 +96,7 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--data", action="append", help="a file, or a built-in set; repeat (default: digits)")
     parser.add_argument("--limit", type=int, help="samples of each set")
+    parser.add_argument("--count", type=int, default=0, help="samples beside the references")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--device", default="cpu")
@@ -111,8 +113,11 @@ def main() -> None:
     for source in options.data or ["digits"]:
         data = load(read(source, seed=1, limit=options.limit), options.device)
         space = catalogue.auto(data.kind)
-        for name, decisions in space.references.items():
-            figures[f"{source}, {name}"] = row(space.decode(decisions), data, options.epochs, options.repeats)
+        networks = {name: space.decode(decisions) for name, decisions in space.references.items()}
+        if options.count:
+            networks |= {f"sample {each.seed}": each.topology for each in sampled(space.name, source, options.count)}
+        for name, topology in networks.items():
+            figures[f"{source}, {name}"] = row(topology, data, options.epochs, options.repeats)
             print(f"{source}, {name}: {figures[f'{source}, {name}']}", flush=True)
     conclude(figures, options.json)
 

@@ -6,9 +6,9 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import replace
 
-from detol.search.ledger import CONTENDS, Ledger
+from detol.search.ledger import Ledger
 from detol.search.protocols import Pauser, Stopper
-from detol.search.records import Origin, Report, Trial
+from detol.search.records import CONTENDS, Origin, Report, Trial
 from detol.search.task import Task
 
 SHARE = 1 / 2

@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from detol.search.contest import Contest, score_at
 from detol.search.history import until
-from detol.search.ledger import CONTENDS, Ledger
+from detol.search.ledger import Ledger
 from detol.search.legs import longest, makespan
 from detol.search.protocols import Keeper, Pauser, Stopper
-from detol.search.records import Ended, State, Trial, Verdict
+from detol.search.records import CONTENDS, Ended, State, Trial, Verdict
 from detol.search.spared import CHECKPOINT, KNOWN, LEFT, from_start, settled
 from detol.search.task import Task
 
@@ -263,6 +263,8 @@ class Fidelity:
 
     def _joined(self, seconds: float, workers: int) -> Trial | None:
         """Let references contend that rest by what was known of them, and return one that goes on for that."""
+        if math.isinf(seconds):
+            return None
         for trial in list(self._ledger.resting.values()):
             if NEARLY * _needed(trial) <= seconds and self._contest.joins(trial, workers):
                 if self._contest.milestone(trial):

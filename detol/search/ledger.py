@@ -9,7 +9,7 @@ from dataclasses import replace
 from detol.graph.topology import chain
 from detol.search.history import number_of, shown, telling
 from detol.search.protocols import Store, Strategy, Telling, Tracker
-from detol.search.records import Candidate, Event, Objective, Origin, Report, State, Trial
+from detol.search.records import CONTENDS, Candidate, Event, Objective, Origin, Report, State, Trial
 from detol.search.spared import KNOWN
 from detol.search.tally import Tally
 from detol.search.widths import FORECAST, LOST_RANKS, WIDTHS
@@ -17,9 +17,6 @@ from detol.spaces.decisions import Decisions
 
 AWAITED = "awaits"
 """Fact of a trial that runs in the record alone: the search that trains the same thing now."""
-
-CONTENDS = "contends"
-"""Fact of a reference that contends (:class:`~detol.search.contest.Contest`) in a search that time bounds."""
 
 
 class Ledger:

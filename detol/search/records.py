@@ -20,6 +20,9 @@ TIE_BREAK = "val_log_loss"
 """Metric by which one of two trials of equal score is better: the lower one. On few validation samples many have the
 same accuracy, but not the same probabilities."""
 
+CONTENDS = "contends"
+"""Fact of a reference that contends (:class:`~detol.search.contest.Contest`) in a search that time bounds."""
+
 
 class Origin(StrEnum):
     """How a candidate came about."""

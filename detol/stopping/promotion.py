@@ -5,9 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from detol.errors import UsageError
-from detol.search.ledger import CONTENDS
 from detol.search.protocols import Pauser
-from detol.search.records import Objective, State, Trial, Verdict
+from detol.search.records import CONTENDS, Objective, State, Trial, Verdict
 from detol.search.spared import KNOWN
 from detol.stopping.curves import ladder, reached, standing, unfinished, whole
 from detol.stopping.ranking import finite, order, scores_at, scores_of
@@ -19,15 +18,14 @@ class PromotingAsha:
     Whenever a worker is free the rungs are looked through from the highest one: of all trials that reached the rung,
     in whatever state they are now, the best ``1 / eta`` (rounded down) deserve to go on, and the best of them that
     still rests does. That is as published; but a strategy that learns proposes better and better ones, of which each
-    is among the best so far, and then more than half go on. So by default (``quota``), before all trials of the search
-    are there, no more than ``1 / eta`` of those that reached a rung have gone on from it, as in synchronous halving,
-    references and the audit's trials included (but for references that contend in a search that time bounds): a better
-    one that comes later waits for its place. Then all of the best
-    ``1 / eta`` go on (``benchmarks/stopping.py`` has both on orders without any trend, ``benchmarks/two_fidelities.py``
-    in searches that learn). Rungs are epochs counted from the start of a trial, whatever was resumed since: one that
-    stands between two rungs rests at the next. A score that is not finite ranks last, and its trial is stopped at the
-    rung. With several objectives a rung ranks by fronts and crowding. Everything is read off the trials: there is no
-    state.
+    is among the best so far, and then more than half go on. So by default (``quota``), before all trials of the
+    search are there, no more than ``1 / eta`` of those that reached a rung have gone on from it, as in synchronous
+    halving, references and the audit's trials included (but for references that contend in a search that time
+    bounds): a better one that comes later waits for its place. Then all of the best ``1 / eta`` go on
+    (``benchmarks/stopping.py`` has both on orders without any trend, ``benchmarks/two_fidelities.py`` in searches
+    that learn). Rungs are epochs counted from the start of a trial, whatever was resumed since: one that stands
+    between two rungs rests at the next. A score that is not finite ranks last, and its trial is stopped at the rung.
+    With several objectives a rung ranks by fronts and crowding. Everything is read off the trials: there is no state.
 
     Args:
         epochs: of a training to its end, >= 1.

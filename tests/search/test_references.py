@@ -12,11 +12,10 @@ from detol.results.memory import MemoryDatabase
 from detol.results.weights import NoWeights
 from detol.search.contest import Contest
 from detol.search.controller import Controller
-from detol.search.ledger import CONTENDS
 from detol.search.limits import Limits
 from detol.search.protocols import Pauser
 from detol.search.recipe import Recipe
-from detol.search.records import Candidate, Ended, Objective, Origin, Report, State, Trial, Verdict
+from detol.search.records import CONTENDS, Candidate, Ended, Objective, Origin, Report, State, Trial, Verdict
 from detol.search.spared import KNOWN
 from detol.search.task import Task
 from detol.spaces.decisions import Choice, Decisions

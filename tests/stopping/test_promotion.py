@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detol.errors import UsageError
-from detol.search.ledger import CONTENDS
-from detol.search.records import Objective, Report, State, Trial, Verdict
+from detol.search.records import CONTENDS, Objective, Report, State, Trial, Verdict
 from detol.search.rehearse import NOBODY, rehearse
 from detol.search.spared import KNOWN
 from detol.stopping.asha import Asha
