@@ -1,10 +1,10 @@
 """What bfloat16 is worth on this device: epochs of the same networks by the default recipe in either format.
 
-For each data set the references of its space, and ``--count`` samples of it, are trained for ``--epochs`` in float32 and
-in bfloat16, in turn, ``--repeats`` times. Given are the median seconds of an epoch after the first, with least and greatest, and the last
-validation accuracy. Files are those of ``../shared/data`` or of your own; ``ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16`` in
-the environment shows a processor without AMX. ``--layers`` times depthwise convolutions alone, forwards and backwards,
-in both formats (``detol/workers/depthwise.py`` goes by that).
+For each data set the references of its space, and ``--count`` samples of it, are trained for ``--epochs`` in float32
+and in bfloat16, in turn, ``--repeats`` times. Given are the median seconds of an epoch after the first, with least
+and greatest, and the last validation accuracy. Files are those of ``../shared/data`` or of your own;
+``ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16`` in the environment shows a processor without AMX. ``--layers`` times depthwise
+convolutions alone, forwards and backwards, in both formats (``detol/workers/depthwise.py`` goes by that).
 """
 
 import itertools
