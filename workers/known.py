@@ -5,12 +5,10 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
-from detol.graph.build import build
 from detol.graph.topology import Topology
 from detol.search.recipe import Recipe
-from detol.workers.checkpoint import unpack
+from detol.workers.parent import by_batches, restored
 from detol.workers.step import Criterion, precision
 from detol.workers.tensors import Tensors
 
@@ -43,27 +41,15 @@ def share_known(
         CheckpointError: weights of another network.
     """
     rows, target = data.train.x[:SAMPLES], data.train.y[:SAMPLES]
-    with torch.random.fork_rng([]):  # weights that are overwritten at once are drawn
-        before = build(parent, data.shape, data.outputs)
-    before.load_state_dict(dict(unpack(weights, parent)))
-    before = before.to(data.device, memory_format=data.layout)  # type: ignore[call-overload]
+    before = restored(parent, weights, data)
 
     def loss(network: nn.Module) -> float:
         with torch.no_grad(), precision(recipe, data.device):
             return criterion(network(data.standardised(rows)).float(), target).item()
 
     guess = criterion(_guess(target, data), target).item()
-    gained, left = guess - loss(_by_batches(before)), guess - loss(_by_batches(copy.deepcopy(child)))
+    gained, left = guess - loss(by_batches(before)), guess - loss(by_batches(copy.deepcopy(child)))
     return left / gained if gained > 0 and math.isfinite(left) else -math.inf
-
-
-def _by_batches(network: nn.Module) -> nn.Module:
-    """Let batch norms take the statistics of what enters them, and nothing be dropped."""
-    network.eval()
-    for module in network.modules():
-        if isinstance(module, _BatchNorm):
-            module.train()
-    return network
 
 
 def _guess(target: Tensor, data: Tensors) -> Tensor:

@@ -13,6 +13,8 @@ from detol.workers.checkpoint import unpack, unpack_optimiser
 from detol.workers.known import SAMPLES, share_known
 from detol.workers.neutral import calibrate
 from detol.workers.optim import Optimiser, learning_rate
+from detol.workers.parent import restored
+from detol.workers.reconstruct import reconstruct
 from detol.workers.step import Criterion
 from detol.workers.tensors import Tensors
 from detol.workers.transfer import Inherited, inherit, inherit_optimiser
@@ -76,11 +78,22 @@ def begin(model: nn.Module, topology: Topology, parent: Parent, data: Tensors) -
     return found
 
 
-def settle(model: nn.Module, inherited: Inherited, data: Tensors) -> None:
-    """Set the norms that start as identities by what enters them; the network is on its device."""
+def settle(model: nn.Module, topology: Topology, parent: Parent, inherited: Inherited, data: Tensors) -> None:
+    """Set by data what a rule cannot: the norms that start as identities, and with ``morph`` what an edit broke.
+
+    Args:
+        model: with what it inherited, on its device.
+        topology: its own.
+        parent: whose weights it has.
+        inherited: what :func:`begin` returned.
+        data: that it is going to be trained on.
+    """
     if inherited.identities:
         rows = data.train.x[:SAMPLES]  # the first, so that all ranks see the same
         calibrate(model, inherited.identities, data.standardised(rows))
+    before, weights, transfer = parent
+    if transfer.rule == "morph":
+        reconstruct(model, topology, restored(before, weights, data), before, inherited, transfer, data)
 
 
 def settles(model: nn.Module, parent: Parent, data: Tensors, recipe: Recipe, criterion: Criterion) -> bool:

@@ -111,7 +111,7 @@ class Training:
             model = model.to(self._device, memory_format=self._data.layout)  # type: ignore[call-overload]
             self.settles = started is not None
             if started and parent:
-                settle(model, started, self._data)
+                settle(model, topology, parent, started, self._data)
                 fits = settles(model, parent, self._data, recipe, self._criterion)
                 self.settles = not self._group.agree((not fits,))[0]
             rows = len(self._data.train)

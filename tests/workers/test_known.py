@@ -39,8 +39,8 @@ def weights(tensors):
     return training.weights()
 
 
-def born(topology, weights, tensors, nodes=None, **options):
-    transfer = Transfer(0, nodes=nodes or correspond(PARENT, topology), rule="morph")
+def born(topology, weights, tensors, nodes=None, rule="morph", **options):
+    transfer = Transfer(0, nodes=nodes or correspond(PARENT, topology), rule=rule)
     return Training(topology, tensors, RECIPE, epochs=5, seed=2, parent=(PARENT, weights, transfer), **options)
 
 
@@ -104,7 +104,8 @@ def test_the_guess_of_a_regression_is_the_mean(tensors, weights):
 
 def test_who_knows_much_settles_and_who_knows_little_learns_as_from_scratch(tensors, weights):
     growth = neutral(PARENT, Deepening("", 2, False, op("conv")), (1, 8, 8))
-    grown, broken = born(growth.topology, weights, tensors, growth.nodes), born(BROKEN, weights, tensors)
+    grown = born(growth.topology, weights, tensors, growth.nodes)
+    broken = born(BROKEN, weights, tensors, rule="match")
     assert (grown.settles, broken.settles) == (True, False)
     assert broken.inherited > 0.3
     steps = 50
@@ -113,13 +114,14 @@ def test_who_knows_much_settles_and_who_knows_little_learns_as_from_scratch(tens
     assert not Training(PARENT, tensors, RECIPE, epochs=1, seed=1).settles
 
 
-@pytest.mark.parametrize("child", [PARENT, BROKEN], ids=["settles", "does not"])
-def test_the_schedule_survives_a_pause(tensors, weights, child):
-    whole = [report.metrics for report in born(child, weights, tensors).reports()]
-    first = born(child, weights, tensors, until=2)
+@pytest.mark.parametrize("rule", ["morph", "match"], ids=["settles", "does not"])
+def test_the_schedule_survives_a_pause(tensors, weights, rule):
+    child = BROKEN
+    whole = [report.metrics for report in born(child, weights, tensors, rule=rule).reports()]
+    first = born(child, weights, tensors, rule=rule, until=2)
     list(first.reports())
     checkpoint = first.checkpoint()
-    assert facts(checkpoint)["settles"] == str(first.settles)
+    assert facts(checkpoint)["settles"] == str(first.settles) == str(rule == "morph")
     on = Training(child, tensors, RECIPE, epochs=5, seed=2, checkpoint=checkpoint)
     list(on.reports())
     assert [report.metrics for report in on.curve] == whole
