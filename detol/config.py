@@ -71,7 +71,7 @@ class Settings:
         references: whether the space's reference topologies are tried first; of those that sources of a warm start
             hold, the best of each source alone, and those that cost no training.
         inherit: how a candidate takes over the weights of a trained parent: ``match`` (tensors of equal shape),
-            ``morph`` (also cut and padded, keeping the function where that can be), or ``off``.
+            ``morph`` (also cut, padded and fitted, keeping the function as far as can be), or ``off``.
         warm: what it begins with from other data sets: ``auto`` (the nearest ones in the results database), ``off``, or
             names of searches; empty: ``auto`` for the guided strategy, ``off`` for others.
         reuse: which results of other searches answer: ``always``, ``same-seed`` (of the training: searches of the same
