@@ -29,7 +29,7 @@ PEAKS = (0.03, 0.3)
 LEAST_KNOWN = 0.5
 """Share of what its parent had learnt that a child has to compute at the start for there to be something to settle into
 (:func:`detol.workers.known.share_known`). By ``match`` it was below 0.45 or above 0.8 for 14 mutations on digits; by
-``morph``, which is reconstructed, above 0.95 for 42 (without that, below 0.6 for 15 of them)."""
+``morph``, which is reconstructed, above 0.95 for 42 (without that, below 0.6 for 13 of them)."""
 
 
 def inherited_rate(recipe: Recipe, step: int, steps: int, epochs: int) -> float:
