@@ -89,7 +89,7 @@ def fold_norms(
     """
     state = dict(weights)
     for name, old in nodes.items():
-        if name not in child or old not in parent or not _loses_norm(child[name], parent[old]):
+        if name not in child or old not in parent or not loses_norm(child[name], parent[old]):
             continue
         module = there.modules[old]
         layer, norm = f"{module}.{LAYERS[parent[old].operation.kind]}", f"{module}.norm"
@@ -100,7 +100,8 @@ def fold_norms(
     return state
 
 
-def _loses_norm(child: FlatNode, parent: FlatNode) -> bool:
+def loses_norm(child: FlatNode, parent: FlatNode) -> bool:
+    """Return whether a node is what its parent's was, but for a norm behind its layer."""
     one, other = child.operation, parent.operation
     if one.kind != other.kind or one.kind not in LAYERS or "pre" in (_order(one), _order(other)):
         return False

@@ -13,7 +13,7 @@ from detol.workers.step import Criterion, precision
 from detol.workers.tensors import Tensors
 
 SAMPLES = 256
-"""Training samples by which it is measured, the first: all ranks see the same."""
+"""Training samples by which it is measured, evenly spread: all ranks see the same."""
 
 
 def share_known(
@@ -40,12 +40,13 @@ def share_known(
     Raises:
         CheckpointError: weights of another network.
     """
-    rows, target = data.train.x[:SAMPLES], data.train.y[:SAMPLES]
+    rows = data.some(SAMPLES)
+    target = rows.y
     before = restored(parent, weights, data)
 
     def loss(network: nn.Module) -> float:
         with torch.no_grad(), precision(recipe, data.device):
-            return criterion(network(data.standardised(rows)).float(), target).item()
+            return criterion(network(data.standardised(rows.x)).float(), target).item()
 
     guess = criterion(_guess(target, data), target).item()
     gained, left = guess - loss(by_batches(before)), guess - loss(by_batches(copy.deepcopy(child)))

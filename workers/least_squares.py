@@ -15,7 +15,9 @@ Layer: TypeAlias = Convolution | nn.Linear
 RIDGE = 1e-3
 """Of the mean square of a layer's inputs. From 1e-4 to 1e-2 it makes no difference to what a child knows."""
 CLOSE = 1e-4
-"""Share of what is wanted up to which a layer misses it and is left as it is: edits that change nothing change none."""
+"""Share of its variance by which each output may miss what is wanted of it for a layer to be left as it is."""
+TINY = 1e-12
+"""Mean square up to which an output that is always the same may miss it."""
 LARGEST = 4608
 """Inputs of one output (512 channels of 3x3) beyond which a layer is left as it is: solving takes their cube."""
 CHUNK = 2048
@@ -73,8 +75,8 @@ def fit(layer: Layer, entering: Tensor, places: Places, wanted: Tensor, rows: Te
     """Set a layer's weights such that its output is as near as can be to what is wanted; return whether they changed.
 
     Minimises |Y - X W|^2 + ridge |W - W0|^2 over the weights W of the rows, X and Y about their means (He, Zhang and
-    Sun 2017, arXiv 1707.06168, eq. 1, second step, for whole layers). The mean is put into the bias where there is one;
-    a norm behind the layer takes it out otherwise.
+    Sun 2017, arXiv 1707.06168, eq. 1, second step, for whole layers). The mean is put into the bias; where there is
+    none, what follows has to take it out (a norm, or a further layer).
 
     Args:
         layer: one that :func:`can_fit`; its weights W0 are changed in place.
@@ -84,24 +86,26 @@ def fit(layer: Layer, entering: Tensor, places: Places, wanted: Tensor, rows: Te
         rows: (outputs,) bool: outputs of which something is wanted.
     """
     groups = 1 if isinstance(layer, nn.Linear) else layer.groups
-    outputs, weight = layer.weight.shape[0], layer.weight.detach()
+    outputs, weight, count = layer.weight.shape[0], layer.weight.detach(), len(places)
     start = weight.reshape(groups, outputs // groups, -1).transpose(1, 2).double()
     chosen = rows.reshape(groups, 1, -1)
-    square, product, seen, aimed = (torch.zeros((), dtype=torch.float64, device=weight.device) for _ in range(4))
-    energy, aim = torch.zeros_like(square), wanted.double().reshape(len(places), groups, -1).transpose(0, 1)
-    for at in range(0, len(places), CHUNK):
-        x = _laid_out(layer, entering, places.part(at)).double().reshape(-1, groups, start.shape[1]).transpose(0, 1)
+    zero = torch.zeros((), dtype=torch.float64, device=weight.device)
+    square, product, seen, aimed, energy = zero, zero, zero, zero, zero
+    aim, padded = wanted.double().reshape(count, groups, -1).transpose(0, 1), _padded(layer, entering)
+    for at in range(0, count, CHUNK):
+        x = _laid_out(layer, padded, places.part(at)).double().reshape(-1, groups, start.shape[1]).transpose(0, 1)
         y = aim[:, at : at + CHUNK]
         square, product = square + x.transpose(1, 2) @ x, product + x.transpose(1, 2) @ y
         seen, aimed, energy = seen + x.sum(1), aimed + y.sum(1), energy + (y * y).sum(1)
-    count = len(places)
     seen, aimed = seen[:, None] / count, aimed[:, None] / count
     square = square - count * seen.transpose(1, 2) @ seen
     product = product - count * seen.transpose(1, 2) @ aimed
     total = energy[:, None] - count * aimed**2
     missed = total - 2 * (start * product).sum(1, keepdim=True) + (start * (square @ start)).sum(1, keepdim=True)
-    if not bool((missed * chosen).sum() > CLOSE * (total * chosen).sum()):
-        return False  # not finite too
+    if layer.bias is not None:
+        missed = missed + count * (seen @ start + layer.bias.double().reshape(groups, 1, -1) - aimed) ** 2
+    if not bool(((missed > CLOSE * total + TINY * count) & chosen).any()):
+        return False  # also where something is not a number
     ridge = RIDGE * square.diagonal(dim1=1, dim2=2).mean(1).clamp_min(1e-9)
     lhs = square + ridge[:, None, None] * torch.eye(square.shape[1], dtype=square.dtype, device=square.device)
     factor, failed = torch.linalg.cholesky_ex(lhs)
@@ -117,12 +121,18 @@ def fit(layer: Layer, entering: Tensor, places: Places, wanted: Tensor, rows: Te
     return True
 
 
-def _laid_out(layer: Layer, entering: Tensor, places: Places) -> Tensor:
+def _padded(layer: Layer, entering: Tensor) -> Tensor:
+    """Return the input with the zeros around it that a convolution sees."""
+    if isinstance(layer, nn.Linear):
+        return entering
+    assert not isinstance(layer.padding, str)
+    return F.pad(entering, [side for size in reversed(layer.padding) for side in (size, size)])
+
+
+def _laid_out(layer: Layer, padded: Tensor, places: Places) -> Tensor:
     """Return what a layer multiplies at some places: (R, C, *kernel), or (R, C) of a linear one."""
     if isinstance(layer, nn.Linear):
-        return places.of(entering)
-    assert not isinstance(layer.padding, str)
-    padded = F.pad(entering, [side for size in reversed(layer.padding) for side in (size, size)])
+        return places.of(padded)
     offsets = torch.cartesian_prod(*map(torch.arange, layer.kernel_size)).reshape(-1, len(layer.kernel_size))
     parts = []
     for offset in offsets.tolist():

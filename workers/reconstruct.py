@@ -8,8 +8,7 @@ are those of the changed network) for edits of all kinds. It takes a forward pas
 
 import functools
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as F
@@ -17,44 +16,26 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.hooks import RemovableHandle
 
-from detol.graph.correspond import within
-from detol.graph.flat import FlatNode, flat
-from detol.graph.neutral import Start, starts
+from detol.graph.flat import flat
 from detol.graph.topology import Topology
 from detol.graph.unit_map import FRESH
-from detol.graph.units import units
 from detol.search.records import Transfer
-from detol.workers.folding import LAYERS
-from detol.workers.least_squares import Layer, Places, can_fit, fit
+from detol.workers.counterparts import Wanted, counterparts
+from detol.workers.least_squares import Layer, Places, fit
 from detol.workers.parent import by_batches
 from detol.workers.tensors import Tensors
 from detol.workers.transfer import Inherited
 
 SAMPLES = 1024
-"""Training samples that are looked at, the first: all ranks see the same. Half as many do nearly as well."""
-VALUES = 2**22
-"""Numbers of which those samples consist, at most: fewer large samples are taken, but no fewer than ``FEWEST``."""
+"""Training samples that are looked at, evenly spread: all ranks see the same. Half as many do nearly as well."""
+VALUES = 2**24
+"""Numbers in the largest activation of those samples, at most: fewer large samples are taken, at least ``FEWEST``."""
 FEWEST = 64
+SAME = 1e-8
+"""Share of the variance of the parent's outputs by which a child may differ that computes the same. Rounding makes a
+difference of 1e-13, the smallest edit that takes something away 5e-4."""
 ROWS = 16_384
 """Places of a layer's output by which it is fitted, at most."""
-HEAD = "head.linear"
-LAST = {**LAYERS, "mbconv": "project.conv"}
-"""By kind, the last layer inside an operation."""
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What a layer is fitted to.
-
-    Args:
-        source: the parent's module whose output is wanted.
-        rows: (outputs,) int64: for each output of the layer the source's, or -1.
-        norm: a new norm behind the layer, which is set such that it passes on what is wanted; empty without one.
-    """
-
-    source: str
-    rows: Tensor
-    norm: str = ""
 
 
 def reconstruct(
@@ -63,7 +44,8 @@ def reconstruct(
 ) -> int:  # fmt: skip
     """Fit the layers of a child to its parent's, in the order in which they compute; return how many were changed.
 
-    Norms take the statistics of the samples, as in training. Where no layer needs a change the child stays as it is.
+    A child that computes what its parent does stays as it is, bit for bit. In another one layers that give what is
+    wanted keep their weights, and all norms have the statistics of the samples, as in training.
 
     Args:
         model: the child with what it inherited, on the device of the data; changed in place.
@@ -74,10 +56,11 @@ def reconstruct(
         transfer: which nodes correspond.
         data: that the child is going to be trained on.
     """
-    rows = data.train.x[: min(SAMPLES, max(FEWEST, VALUES // math.prod(data.shape)))]
-    if len(rows) < FEWEST:
+    count = min(SAMPLES, max(FEWEST, VALUES // _largest(topology, parent, data)))
+    rows = data.some(count).x
+    if len(rows) < FEWEST or _same(model, taught, x := data.standardised(rows)):
         return 0
-    wanted = dict(_wanted(model, topology, taught, parent, inherited, transfer, data))
+    wanted = counterparts(model, topology, taught, parent, inherited, transfer, data)
     before = {name: buffer.clone() for name, buffer in model.named_buffers()}
     modes = {name: module.training for name, module in model.named_modules()}
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
@@ -85,7 +68,6 @@ def reconstruct(
     for norm in norms:
         norm.momentum = 1.0  # the samples' statistics stay
     with torch.no_grad():
-        x = data.standardised(rows)
         sizes = _sizes(by_batches(model), wanted, x)
         places = {name: Places.drawn(len(x), size, ROWS, data.device) for name, size in sizes.items()}
         targets = _targets(by_batches(taught), wanted, sizes, places, x)
@@ -100,48 +82,23 @@ def reconstruct(
     return changed
 
 
-def _wanted(
-    model: nn.Module, topology: Topology, taught: nn.Module, parent: Topology, inherited: Inherited, transfer: Transfer,
-    data: Tensors,
-) -> Iterator[tuple[str, Wanted]]:  # fmt: skip
-    """Yield what the child's layers are fitted to, by their names.
-
-    A layer whose weights come from one of the parent's: that one's output. The head: the parent's outputs. The last
-    layer of a new operation that stands in another's place: what the other gave, before a common activation.
-    """
-    layers = {name for name, module in model.named_modules() if can_fit(module)}
-    theirs = dict(taught.named_modules())
-    for name in layers:
-        move = inherited.moves.get(f"{name}.weight")
-        if move is not None:
-            places = range(move.shape[0]) if move.rows is None else move.rows
-            yield name, Wanted(move.source.removesuffix(".weight"), torch.as_tensor(list(places), device=data.device))
-        elif name == HEAD:
-            yield name, Wanted(HEAD, torch.arange(data.outputs, device=data.device))
-    nodes = within(parent, topology, transfer.nodes)
-    here, there = (units(one, data.shape, data.outputs).modules for one in (topology, parent))
-    laid, old = flat(topology, data.shape), flat(parent, data.shape)
-    starting, taken = starts(laid, old, nodes), set(nodes.values())
-    for path, node in laid.items():
-        if path in nodes or starting.get(path) is not Start.FRESH or path not in old or path in taken:
-            continue
-        layer, channels = f"{here[path]}.{LAST.get(node.operation.kind, '')}", node.after[0]
-        if layer not in layers or there.get(path) not in theirs or old[path].after[0] != channels:
-            continue
-        norm = f"{layer.rpartition('.')[0]}.norm"
-        normed = f"{there[path]}.norm"
-        source = normed if _same_end(node, old[path]) and normed in theirs else there[path]
-        found = norm if isinstance(dict(model.named_modules()).get(norm), _BatchNorm) else ""
-        yield layer, Wanted(source, torch.arange(channels, device=data.device), found)
+def _largest(topology: Topology, parent: Topology, data: Tensors) -> int:
+    """Return how many numbers of a sample are in the largest activation of both, those inside ``mbconv`` too."""
+    sizes = [math.prod(data.shape)]
+    for node in (*flat(topology, data.shape).values(), *flat(parent, data.shape).values()):
+        wider = dict(node.operation.parameters).get("expand", 1)
+        sizes.append(max(math.prod(node.before), math.prod(node.after)) * int(wider))
+    return max(sizes)
 
 
-def _same_end(node: FlatNode, old: FlatNode) -> bool:
-    """Return whether two operations end with the same activation, behind a norm or nothing."""
-    kinds = {node.operation.kind, old.operation.kind}
-    if not kinds <= LAYERS.keys():
-        return False
-    orders = {dict(one.operation.parameters).get("order") for one in (node, old)}
-    return "pre" not in orders and node.operation["activation"] == old.operation["activation"]
+def _same(model: nn.Module, taught: nn.Module, x: Tensor) -> bool:
+    """Return whether two networks compute the same, in evaluation."""
+    modes = [module.training for module in model.modules()]
+    with torch.no_grad():
+        one, other = model.eval()(x).double(), taught.eval()(x).double()
+    for module, mode in zip(model.modules(), modes, strict=True):
+        module.training = mode
+    return bool(((one - other) ** 2).mean() <= SAME * other.var())
 
 
 def _sizes(model: nn.Module, wanted: Mapping[str, Wanted], x: Tensor) -> dict[str, tuple[int, ...]]:
@@ -202,10 +159,10 @@ def _fitted(
             return
         changed[0] += 1
         if wanted[name].norm:
-            norm = model.get_submodule(wanted[name].norm)
+            norm, known = model.get_submodule(wanted[name].norm), rows != FRESH
             assert isinstance(norm, _BatchNorm)
-            norm.weight.copy_(target.std(0))
-            norm.bias.copy_(target.mean(0))
+            norm.weight.copy_(torch.where(known, target.std(0), norm.weight))
+            norm.bias.copy_(torch.where(known, target.mean(0), norm.bias))
 
     handles = [model.get_submodule(n).register_forward_pre_hook(functools.partial(before, n)) for n in targets]
     _called(model, x, handles)

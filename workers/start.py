@@ -90,8 +90,7 @@ def settle(model: nn.Module, topology: Topology, parent: Parent, inherited: Inhe
         data: that it is going to be trained on.
     """
     if inherited.identities:
-        rows = data.train.x[:SAMPLES]  # the first, so that all ranks see the same
-        calibrate(model, inherited.identities, data.standardised(rows))
+        calibrate(model, inherited.identities, data.standardised(data.some(SAMPLES).x))
     before, weights, transfer = parent
     if transfer.rule == "morph":
         reconstruct(model, topology, restored(before, weights, data), before, inherited, transfer, data)

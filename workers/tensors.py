@@ -92,6 +92,15 @@ class Tensors:
             raise DataError(f"the data set was loaded without its {name} split: pass the whole data set")
         return rows
 
+    def some(self, count: int) -> Rows:
+        """Return up to ``count`` training samples that are evenly spread over the split, always the same.
+
+        The first ones may all be of one class: folders of images are read class by class, and tables may be sorted.
+        """
+        rows = len(self.train)
+        index = torch.arange(min(count, rows), device=self.device) * rows // max(1, min(count, rows))
+        return Rows(self.train.x.index_select(0, index), self.train.y.index_select(0, index))
+
     def standardised(self, x: Tensor) -> Tensor:
         """Return samples (B, *shape) as float32 with mean 0 and standard deviation 1, in the layout of the network."""
         return (x.float() - self.shift).mul_(self.scale).contiguous(memory_format=self.layout)

@@ -58,7 +58,7 @@ def test_the_parent_itself_knows_all_and_fresh_weights_next_to_nothing(tensors, 
 def test_it_is_the_share_of_the_way_from_a_guess_to_the_parent(tensors, weights):
     """A network of constant outputs, the logarithms of the classes' shares with one more of each, is the guess."""
     own = Training(PARENT, tensors, RECIPE, epochs=1, seed=5).model
-    counts = torch.bincount(tensors.train.y[:SAMPLES], minlength=10) + 1.0
+    counts = torch.bincount(tensors.some(SAMPLES).y, minlength=10) + 1.0
     with torch.no_grad():
         *_, (_, last) = [pair for pair in own.named_modules() if isinstance(pair[1], torch.nn.Linear)]
         last.weight.zero_()

@@ -90,6 +90,25 @@ def test_what_is_given_already_and_rows_without_an_aim_stay_bit_for_bit(case):
     assert not torch.equal(layer.weight[rows], before[rows])
 
 
+def test_an_output_that_is_off_by_a_constant_is_mended_in_the_bias():
+    torch.manual_seed(5)
+    layer, x = nn.Linear(4, 3), torch.randn(40, 4) + 1
+    wanted = (layer(x) + torch.tensor([0.0, 5.0, 0.0])).detach()
+    assert fitted(layer, x, Places.drawn(40, (), 99, x.device), wanted)
+    torch.testing.assert_close(layer(x), wanted, atol=1e-4, rtol=0)
+
+
+def test_one_faint_output_that_is_wrong_is_enough(monkeypatch):
+    """It has a millionth of the variance of the others, which are right: a norm behind makes it as large as those."""
+    monkeypatch.setattr(least_squares, "RIDGE", 1e-12)
+    torch.manual_seed(6)
+    layer, x = nn.Linear(4, 3, bias=False), torch.randn(80, 4)
+    wanted = layer(x).detach()
+    wanted[:, 1] = 1e-3 * x[:, 0]
+    assert fitted(layer, x, Places.drawn(80, (), 99, x.device), wanted)
+    torch.testing.assert_close(layer(x)[:, 1], wanted[:, 1], atol=1e-5, rtol=0)
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_what_is_not_finite_changes_nothing(bad):
     layer, x = nn.Linear(3, 2), torch.randn(9, 3)
