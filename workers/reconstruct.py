@@ -17,6 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.hooks import RemovableHandle
 
 from detol.graph.flat import flat
+from detol.graph.shapes import number
 from detol.graph.topology import Topology
 from detol.graph.unit_map import FRESH
 from detol.search.records import Transfer
@@ -86,8 +87,8 @@ def _largest(topology: Topology, parent: Topology, data: Tensors) -> int:
     """Return how many numbers of a sample are in the largest activation of both, those inside ``mbconv`` too."""
     sizes = [math.prod(data.shape)]
     for node in (*flat(topology, data.shape).values(), *flat(parent, data.shape).values()):
-        wider = dict(node.operation.parameters).get("expand", 1)
-        sizes.append(max(math.prod(node.before), math.prod(node.after)) * int(wider))
+        wider = number(node.operation, "expand") if node.operation.kind == "mbconv" else 1
+        sizes.append(max(math.prod(node.before), math.prod(node.after)) * wider)
     return max(sizes)
 
 
