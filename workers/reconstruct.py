@@ -156,11 +156,10 @@ def _fitted(
     def before(name: str, layer: Layer, inputs: tuple[Tensor, ...]) -> None:
         rows = wanted[name].rows
         target = targets[name][:, rows.clamp_min(0)]
-        if not fit(layer, inputs[0], places[name], target, rows != FRESH):
-            return
-        changed[0] += 1
+        known = rows != FRESH
+        changed[0] += fit(layer, inputs[0], places[name], target, known) or bool(wanted[name].norm)
         if wanted[name].norm:
-            norm, known = model.get_submodule(wanted[name].norm), rows != FRESH
+            norm = model.get_submodule(wanted[name].norm)
             assert isinstance(norm, _BatchNorm)
             norm.weight.copy_(torch.where(known, target.std(0), norm.weight))
             norm.bias.copy_(torch.where(known, target.mean(0), norm.bias))

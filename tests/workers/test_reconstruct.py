@@ -133,7 +133,12 @@ def test_a_norm_that_is_new_passes_on_what_was_there(tensors):
     model, mend = born(PARENT, parent, weights, tensors)
     assert share(model, parent, weights, tensors) < 0.5
     assert mend() > 0
-    assert share(model, parent, weights, tensors) > 0.99
+    assert share(model, parent, weights, tensors) > 0.999
+    first, theirs = (next(iter(one.nodes.values())) for one in (model, restored(parent, weights, tensors)))
+    with torch.no_grad():
+        gave = theirs.conv(tensors.standardised(tensors.train.x)).transpose(0, 1).flatten(1)
+    torch.testing.assert_close(first.norm.weight, gave.std(1), rtol=0.1, atol=0.01)
+    torch.testing.assert_close(first.norm.bias, gave.mean(1), rtol=0.1, atol=0.05)
 
 
 @pytest.mark.parametrize("child", ["another operation", "fewer channels"])
