@@ -118,9 +118,9 @@ def child(
     }
 
 
-def mutations(case: Case, count: int, device: str) -> tuple[Topology, list[Topology]]:
+def mutations(case: Case, count: int, device: str, seed: int) -> tuple[Topology, list[Topology]]:
     """Return the parent and different networks that one mutation makes of it."""
-    data, space, rng = tensors(case.data, device), catalogue.load(case.space), np.random.default_rng(7)
+    data, space, rng = tensors(case.data, device), catalogue.load(case.space), np.random.default_rng(seed)
     names = list(space.references)
     decisions = space.references[case.reference if case.reference in names else names[0]]
     parent = space.decode(decisions)
@@ -160,10 +160,12 @@ def ratio(rows: Sequence[dict[str, Any]], how: str) -> dict[str, Any]:
     }
 
 
-def measure(case: Case, count: int, epochs: int, device: str, pool: ProcessPoolExecutor, itself: int) -> dict[str, Any]:
+def measure(
+    case: Case, count: int, epochs: int, device: str, pool: ProcessPoolExecutor, itself: int, seeds: Sequence[int]
+) -> dict[str, Any]:
     """Train the parent and all children of one case."""
-    topology, children = mutations(case, count, device)
-    curve, seconds, _, weights = trained(case, topology, epochs, 1, device)
+    topology, children = mutations(case, count, device, seeds[0])
+    curve, seconds, _, weights = trained(case, topology, epochs, seeds[1], device)
     goal = curve[-1] - TOLERANCE
     jobs = [
         (place, pool.submit(child, case, (topology, weights), one, how, goal, epochs, device))
@@ -202,6 +204,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=20, help="length of every schedule")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="trainings side by side")
     parser.add_argument("--itself", type=int, default=10, help="seeds under which the parent itself is trained on")
+    parser.add_argument("--seeds", type=int, nargs=2, default=(7, 1), help="of the mutations and of the parents")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--data", nargs="*", default=["digits", "fashion_mnist_12k"], help="which of the two")
     given = parser.parse_args()
@@ -219,12 +222,13 @@ def main() -> None:
     results = {}
     with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn")) as pool:
         for case in cases:
-            results[str(case)] = measure(case, count, epochs, given.device, pool, itself)
+            results[str(case)] = measure(case, count, epochs, given.device, pool, itself, given.seeds)
     rows = [row for result in results.values() for row in result.pop("rows")]
     figures = {
         "quick": given.quick,
         "mutations": count,
         "schedule": epochs,
+        "seeds": list(given.seeds),
         "left_out": left_out,
         "cases": results,
         "overall": {how: ratio(rows, how) for how in HOW[1:]},

@@ -40,10 +40,17 @@ class Wanted:
 
 
 def counterparts(
-    model: nn.Module, topology: Topology, taught: nn.Module, parent: Topology, inherited: Inherited, transfer: Transfer,
+    model: nn.Module,
+    topology: Topology,
+    taught: nn.Module,
+    parent: Topology,
+    inherited: Inherited,
+    transfer: Transfer,
     data: Tensors,
-) -> dict[str, Wanted]:  # fmt: skip
-    """Return what the child's layers are fitted to, by their names; arguments as of ``reconstruct``.
+) -> dict[str, Wanted]:
+    """Return what the child's layers are fitted to, by their names.
+
+    Arguments as of :func:`detol.workers.reconstruct.reconstruct`.
 
     A layer whose weights come from one of the parent's: that one's output, with what followed it if the norm between
     them is gone. The head: the parent's outputs. The last layer of a new operation that stands in another's place: what

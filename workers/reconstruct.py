@@ -3,7 +3,7 @@
 ``morph`` keeps a function only where the edit allows it. What it cannot keep is mended from data before the first step:
 each layer that has a counterpart is fitted by least squares to the counterpart's output, given what enters it now. That
 is the reconstruction of pruned networks (He, Zhang and Sun 2017, arXiv 1707.06168, section 3; asymmetric: the inputs
-are those of the changed network) for edits of all kinds. It takes a forward pass of each network on some samples.
+are those of the changed network) for edits of all kinds. It takes a few forward passes on some samples.
 """
 
 import functools
@@ -40,9 +40,14 @@ ROWS = 16_384
 
 
 def reconstruct(
-    model: nn.Module, topology: Topology, taught: nn.Module, parent: Topology, inherited: Inherited, transfer: Transfer,
+    model: nn.Module,
+    topology: Topology,
+    taught: nn.Module,
+    parent: Topology,
+    inherited: Inherited,
+    transfer: Transfer,
     data: Tensors,
-) -> int:  # fmt: skip
+) -> int:
     """Fit the layers of a child to its parent's, in the order in which they compute; return how many were changed.
 
     A child that computes what its parent does stays as it is, bit for bit. In another one layers that give what is

@@ -98,7 +98,8 @@ class Tensors:
         The first ones may all be of one class: folders of images are read class by class, and tables may be sorted.
         """
         rows = len(self.train)
-        index = torch.arange(min(count, rows), device=self.device) * rows // max(1, min(count, rows))
+        count = min(count, rows)
+        index = torch.arange(count, device=self.device) * rows // count
         return Rows(self.train.x.index_select(0, index), self.train.y.index_select(0, index))
 
     def standardised(self, x: Tensor) -> Tensor:

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from detol.workers.data import read
+from detol.workers.tensors import load
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -12,3 +13,8 @@ def _one_thread():
 @pytest.fixture(scope="session")
 def digits():
     return read("digits")
+
+
+@pytest.fixture(scope="session")
+def tensors(digits):
+    return load(digits)

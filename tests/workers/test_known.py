@@ -18,18 +18,12 @@ from detol.workers.known import SAMPLES, share_known
 from detol.workers.optim import learning_rate
 from detol.workers.start import inherited_rate
 from detol.workers.step import Criterion
-from detol.workers.tensors import load
 from detol.workers.train import Training
 
 RECIPE = Recipe(batch_size=64, learning_rate=0.02)
 PARENT = chain(op("conv", channels=8), op("conv", channels=8, stride=2), op("conv", channels=8))
 BROKEN = chain(op("conv", channels=8), op("mbconv", stride=2), op("conv", channels=8))
 """Other layers in the middle: nothing that follows them fits any more."""
-
-
-@pytest.fixture(scope="module")
-def tensors(digits):
-    return load(digits)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """Children whose edit broke what their parent had learnt: fitted to it again before their first step."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -22,16 +23,10 @@ from detol.workers.parent import restored
 from detol.workers.reconstruct import reconstruct
 from detol.workers.start import begin
 from detol.workers.step import Criterion
-from detol.workers.tensors import load
 from detol.workers.train import Training
 
 RECIPE = Recipe(batch_size=64, learning_rate=0.1)
 PARENT = chain(op("conv", channels=8), op("conv", channels=8, stride=2), op("conv", channels=8))
-
-
-@pytest.fixture(scope="module")
-def tensors(digits):
-    return load(digits)
 
 
 @pytest.fixture(scope="module")
@@ -189,6 +184,18 @@ def test_a_handful_of_samples_is_too_few(tensors, weights):
     model, mend = born(EDITS["another operation"], PARENT, weights, few)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     assert mend() == 0
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_a_parent_that_is_not_finite_changes_nothing(tensors, weights):
+    model, _ = born(EDITS["another operation"], PARENT, weights, tensors)
+    taught = restored(PARENT, weights, tensors)
+    with torch.no_grad():
+        next(taught.parameters()).fill_(math.nan)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    transfer = Transfer(0, nodes=correspond(PARENT, EDITS["another operation"]), rule="morph")
+    found = begin(model, EDITS["another operation"], (PARENT, weights, transfer), tensors)
+    assert reconstruct(model, EDITS["another operation"], taught, PARENT, found, transfer, tensors) == 0
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 

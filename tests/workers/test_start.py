@@ -20,16 +20,10 @@ from detol.spaces.decisions import Decisions
 from detol.workers.checkpoint import unpack, unpack_optimiser
 from detol.workers.evaluate import evaluate
 from detol.workers.group import Group
-from detol.workers.tensors import load
 from detol.workers.train import Training, run
 
 RECIPE = Recipe(batch_size=64, learning_rate=0.01)
 PARENT = chain(op("conv", channels=8), op("conv", channels=8, stride=2), op("conv", channels=8))
-
-
-@pytest.fixture(scope="module")
-def tensors(digits):
-    return load(digits)
 
 
 @pytest.fixture(scope="module")

@@ -51,3 +51,15 @@ def test_standardised_training_data_have_mean_0_and_deviation_1(digits):
     assert x.std().item() == pytest.approx(1, abs=1e-2)
     expected = (digits.train.x.astype(np.float64) - digits.mean) / digits.std
     np.testing.assert_allclose(x.numpy(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 7, 100, 5_000])
+def test_some_samples_are_spread_evenly_over_the_split(tensors, count):
+    """The gaps between their places differ by at most one; of fewer rows than asked for there are all."""
+    found, rows = tensors.some(count), len(tensors.train)
+    where = [int((tensors.train.x == x).flatten(1).all(1).nonzero()[0]) for x in found.x]
+    gaps = np.diff([*where, rows])
+    assert len(where) == min(count, rows)
+    assert where[0] == 0
+    assert max(gaps) - min(gaps) <= 1
+    assert torch.equal(found.y, tensors.train.y[where])
