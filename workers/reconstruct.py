@@ -161,6 +161,8 @@ def _fitted(
     def before(name: str, layer: Layer, inputs: tuple[Tensor, ...]) -> None:
         rows = wanted[name].rows
         target = targets[name][:, rows.clamp_min(0)]
+        if not target.isfinite().all():
+            return
         known = rows != FRESH
         changed[0] += fit(layer, inputs[0], places[name], target, known) or bool(wanted[name].norm)
         if wanted[name].norm:
