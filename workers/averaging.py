@@ -83,7 +83,7 @@ def _copy(to: list[Tensor], source: list[Tensor]) -> None:
 
 @torch.no_grad()
 def _renew(model: nn.Module, data: Tensors, recipe: Recipe) -> None:
-    """Set the running statistics of norms by the first training samples; nothing is drawn, no other rank is asked."""
+    """Set the running statistics of norms by samples of the whole training split; no other rank is asked."""
     model.eval()
     norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     momenta = [norm.momentum for norm in norms]
@@ -92,11 +92,12 @@ def _renew(model: nn.Module, data: Tensors, recipe: Recipe) -> None:
         norm.reset_running_stats()
         norm.momentum = None  # the mean over all parts
         norm.train()
-    first = data.train.x[: rows(len(data.train))]
     if norms:
+        some = data.some(rows(len(data.train))).x
+        # In parts of about one size: a norm needs more than one sample. Each part has something of the whole split.
+        parts = -(-len(some) // PART)
         with precision(recipe, data.device):
-            # In parts of about one size: a norm needs more than one sample.
-            for part in torch.split(first, -(-len(first) // -(-len(first) // PART))):
+            for part in (some[first::parts] for first in range(parts)):
                 model(data.standardised(part))
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum

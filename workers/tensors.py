@@ -93,13 +93,16 @@ class Tensors:
         return rows
 
     def some(self, count: int) -> Rows:
-        """Return up to ``count`` training samples that are evenly spread over the split, always the same.
+        """Return up to ``count`` training samples that are spread over the split, always the same.
 
         The first ones may all be of one class: folders of images are read class by class, and tables may be sorted.
+        So may every tenth: classes may take turns. One is drawn from each of ``count`` equal parts.
         """
         rows = len(self.train)
         count = min(count, rows)
-        index = torch.arange(count, device=self.device) * rows // count
+        ends = np.arange(count + 1) * rows // count
+        drawn = ends[:-1] + (np.random.default_rng(0).random(count) * np.diff(ends)).astype(np.int64)
+        index = torch.from_numpy(drawn).to(self.device)
         return Rows(self.train.x.index_select(0, index), self.train.y.index_select(0, index))
 
     def standardised(self, x: Tensor) -> Tensor:

@@ -45,8 +45,8 @@ def test_norms_are_set_anew_by_a_tenth_of_the_samples_within_bounds():
     assert [rows(count) for count in (1, 255, 256, 2_560, 2_570, 10_240, 10**6)] == [1, 255, 256, 256, 257, 1024, 1024]
 
 
-@pytest.mark.parametrize(("count", "part"), [(200, 200), (1_149, 256), (2_700, 135)])
-def test_norms_have_the_statistics_that_torch_takes_for_averaged_weights(digits, count, part):
+@pytest.mark.parametrize(("count", "some", "parts"), [(200, 200, 1), (1_149, 256, 1), (2_700, 270, 2)])
+def test_norms_have_the_statistics_that_torch_takes_for_averaged_weights(digits, count, some, parts):
     x, y = (np.resize(every, (count, *every.shape[1:])) for every in (digits.train.x, digits.train.y))
     data = load(dataclasses.replace(digits, train=Split(x, y)))
     network = chain(op("conv", channels=4), op("conv", channels=6, stride=2, order="pre"))
@@ -56,8 +56,8 @@ def test_norms_have_the_statistics_that_torch_takes_for_averaged_weights(digits,
     with torch.no_grad():
         for parameter in models[0].parameters():
             parameter.add_(1.0)  # the average stays where the twin is
-    parts = data.train.x[: {200: 200, 1_149: 256, 2_700: 270}[count]].split(part)
-    update_bn([data.standardised(part) for part in parts], models[1])
+    samples = data.standardised(data.some(some).x)
+    update_bn([samples[first::parts] for first in range(parts)], models[1])
     before = {name: tensor.clone() for name, tensor in models[0].state_dict().items()}
     with average.applied(data, RECIPE):
         for name, tensor in models[1].state_dict().items():
@@ -84,6 +84,22 @@ def test_averaged_weights_are_better_than_the_moment_at_a_high_rate(digits):
         *_, last = Training(NETWORK, digits, recipe, epochs=8, seed=5, until=7).reports()
         losses.append(last.metrics["val_loss"])
     assert losses[1] < losses[0]
+
+
+@pytest.mark.parametrize("order", ["sorted", "in turns"])
+def test_what_is_measured_does_not_hang_on_the_order_of_the_classes(digits, order):
+    """Folders of images are read class by class: norms set anew by the first of them would know one class alone."""
+    data = load(digits)
+    training = Training(NETWORK, data, dataclasses.replace(RECIPE, averaging=0.9), epochs=6, seed=5, until=5)
+    *_, last = training.reports()
+    y = digits.train.y
+    place = np.argsort(y, kind="stable")
+    if order == "in turns":
+        rank = np.empty(len(y), dtype=int)
+        rank[place] = np.concatenate([np.arange(count) for count in np.bincount(y)])
+        place = np.lexsort((y, rank))
+    training._data = load(dataclasses.replace(digits, train=Split(digits.train.x[place], y[place])))
+    assert training._validate(5)["val_log_loss"] == pytest.approx(last.metrics["val_log_loss"], rel=0.1)
 
 
 @pytest.mark.parametrize("until", [1, 2, 0])

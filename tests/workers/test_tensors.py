@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -6,7 +8,7 @@ from hypothesis import strategies as st
 
 from detol.search.stages import steps_of
 from detol.workers.group import Group
-from detol.workers.tensors import batches, load
+from detol.workers.tensors import Rows, batches, load
 
 
 @given(count=st.integers(2, 500), batch=st.integers(1, 600), width=st.integers(1, 4))
@@ -54,12 +56,19 @@ def test_standardised_training_data_have_mean_0_and_deviation_1(digits):
 
 
 @pytest.mark.parametrize("count", [1, 7, 100, 5_000])
-def test_some_samples_are_spread_evenly_over_the_split(tensors, count):
-    """The gaps between their places differ by at most one; of fewer rows than asked for there are all."""
+def test_some_samples_are_one_of_each_equal_part_of_the_split(tensors, count):
+    """Of fewer rows than asked for there are all."""
     found, rows = tensors.some(count), len(tensors.train)
     where = [int((tensors.train.x == x).flatten(1).all(1).nonzero()[0]) for x in found.x]
-    gaps = np.diff([*where, rows])
-    assert len(where) == min(count, rows)
-    assert where[0] == 0
-    assert max(gaps) - min(gaps) <= 1
+    most = min(count, rows)
+    assert len(where) == most
+    assert all(at * rows // most <= place < (at + 1) * rows // most for at, place in enumerate(where))
     assert torch.equal(found.y, tensors.train.y[where])
+
+
+@pytest.mark.parametrize("order", ["sorted", "in turns"])
+def test_some_samples_are_of_all_classes_however_they_are_ordered(tensors, order):
+    y = torch.arange(1_000) % 10
+    y = y.sort().values if order == "sorted" else y
+    data = dataclasses.replace(tensors, train=Rows(torch.zeros(1_000, 1), y))
+    assert torch.bincount(data.some(100).y, minlength=10).min() >= 3
