@@ -6,7 +6,7 @@ numbered anew then, and whatever was wrapped has to be wrapped again.
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -17,6 +17,13 @@ from detol.workers.elastic.plan import Plan, Pulse
 
 if TYPE_CHECKING:
     from detol.workers.communication import Communication
+
+
+class Recording(Protocol):
+    """What has recorded calls of a group."""
+
+    def let_go(self) -> None:
+        """Forget them."""
 
 
 class Group:
@@ -123,6 +130,9 @@ class Group:
 
     def interrupt(self, plan: Plan) -> None:
         """Take a plan for a new group, and let calls that wait for the old one fail; called by another thread."""
+
+    def recorded(self, step: "Recording") -> None:
+        """Take note of a step that has recorded calls of this group; it is asked to let go of them in time."""
 
     def rest(self) -> None:
         """Forget the training that is over; the group itself stays open."""

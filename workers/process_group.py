@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import torch
 import torch.distributed as dist
@@ -21,7 +22,7 @@ from detol.errors import WorkerLost
 from detol.workers.elastic import connection
 from detol.workers.elastic.connection import Connection, PrefixStore, TCPStore, is_collective, use_loopback
 from detol.workers.elastic.plan import Orders, Plan, Rendezvous
-from detol.workers.group import Group
+from detol.workers.group import Group, Recording
 from detol.workers.outcome import exhausted
 from detol.workers.step_way import way
 from detol.workers.sync_norm import synchronise_norms
@@ -94,6 +95,7 @@ class ProcessGroup(Group):
         self.rank, self.width = rank, width
         self._backend, self._patience = backend, patience
         self._link: Connection | None = None
+        self._recordings: WeakSet[Recording] = WeakSet()
         self.begin(orders)
         try:
             with self.guarded():
@@ -280,7 +282,25 @@ class ProcessGroup(Group):
             self._waiting = False
             return
 
+    def recorded(self, step: Recording) -> None:
+        """Take note of a step that has recorded calls of this group (see :class:`~detol.workers.group.Group`)."""
+        self._recordings.add(step)
+
+    def rest(self) -> None:
+        """Forget the training that is over; the group itself stays open."""
+        super().rest()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Let go of all that was recorded, whoever still holds it: before that NCCL (2.26) does not end a group.
+
+        It waits for the graphs that hold its calls, for ever (docs.nvidia.com/dl-cuda-graph, "Process Hang").
+        """
+        for step in list(self._recordings):
+            step.let_go()
+
     def _leave(self) -> None:
+        self._let_go()
         link, self._link, self._store = self._link, None, None
         if link is not None:
             link.abort(self.before_abort)
@@ -288,6 +308,7 @@ class ProcessGroup(Group):
 
     def close(self) -> None:
         """Leave the group; idempotent, and quiet when the others are gone already."""
+        self._let_go()
         link, self._link = self._link, None
         if link is not None:
             link.close()

@@ -99,6 +99,8 @@ class Graph:
         self._recorded: dict[int, Recorded] = {}
         self._eager: Eager | None = None
         self.seconds = 0.0
+        if self._exchange is not None:
+            learner.group.recorded(self)
 
     @property
     def kind(self) -> str:
@@ -148,6 +150,11 @@ class Graph:
             self._learner.group.break_off()
             self._recorder.wait()
 
+    def let_go(self) -> None:
+        """Forget what is recorded; the next step records it anew."""
+        self._recorded.clear()
+        self._recorder.let_go()
+
     def _part(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """Return this rank's samples of a batch, and their draws."""
         shard = self._learner.group.shard(len(batch))
@@ -162,7 +169,7 @@ class Graph:
             if not self._learner.group.agree((bool(why),))[0]:
                 break
             kept.restore()
-            self._recorded.clear()
+            self.let_go()
             self._exchange = _exchange(self._learner)  # what the failed one has sent may still be on its way
         else:
             why, self._exchange = why or "another rank cannot record its step", None

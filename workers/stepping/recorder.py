@@ -26,6 +26,9 @@ class Recorder(Protocol):
             RuntimeError: work that cannot be recorded, since it waits for the device.
         """
 
+    def let_go(self) -> None:
+        """Destroy what was recorded, whoever still holds it: it is not done again."""
+
 
 class CudaRecorder:
     """Records CUDA graphs; those of one recorder share their memory, so only one of them may run at a time.
@@ -41,6 +44,7 @@ class CudaRecorder:
         torch.backends.cudnn.benchmark = trying
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._pool: Any = None
+        self._graphs: list[torch.cuda.CUDAGraph] = []
 
     def warm(self, work: Work) -> None:
         """Do the work on the stream that is recorded."""
@@ -61,9 +65,17 @@ class CudaRecorder:
         # Other threads of the worker may use the device meanwhile.
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
             work()
+        self._graphs.append(graph)
         self._pool = self._pool or graph.pool()
         replay: Work = graph.replay
         return replay
+
+    def let_go(self) -> None:
+        """Destroy the graphs; waits for one that runs."""
+        for graph in self._graphs:
+            graph.reset()
+        self._graphs.clear()
+        self._pool = None
 
 
 class Rerun:
@@ -79,3 +91,6 @@ class Rerun:
     def record(self, work: Work) -> Work:
         """Return the work."""
         return work
+
+    def let_go(self) -> None:
+        """Do nothing: nothing is recorded."""

@@ -84,16 +84,18 @@ def shares(group):
     yield group.meet([group.rank == 1, False], [1.5, float(group.rank)])
 
 
-def trains(group, data, topology, recipe, epochs, deaths=(), device="cpu"):
+def trains(group, data, topology, recipe, epochs, deaths=(), device="cpu", way="auto"):
     """Train; each of ``deaths`` is (rank, where, epoch, step): before a step, within its backward pass, in validation.
 
-    Yields the reports, then what it knows at its end.
+    What it puts into the training's module holds the training until its process ends. Within a step that is recorded
+    nothing is called. Yields the reports, then what it knows at its end.
     """
     import weakref
 
     import detol.workers.train as module
     from detol.workers.train import Training
 
+    os.environ["DETOL_STEP"] = way
     if (group.rank, "start", 0, 0) in deaths:
         end(group)
     training = Training(topology, data, recipe, epochs=epochs, seed=3, group=group, device=device)
@@ -176,6 +178,26 @@ def levels(group):
         "state": torch.cat([tensor.flatten().double() for tensor in state]).numpy(),
         "mean": survival.mean(position, 35),
     }
+
+
+def records(group):
+    """Something is recorded with the group's calls, and held; yields what it and the group's connections are told."""
+    said = []
+
+    class Step:
+        def let_go(self):
+            said.append("let go")
+
+    step = Step()
+    group.recorded(step)
+    group.rest()
+    yield said[:]
+    link = group._link
+    close = link.close
+    link.close = lambda: (said.append("closed"), close())
+    group.close()
+    yield said
+    yield step is not None
 
 
 def forgets(group, data, topology, recipe):

@@ -20,10 +20,10 @@ RECIPE = Recipe(batch_size=200, augment="crop", learning_rate=1.0)
 EPOCHS = 3
 
 
-def run(data, topology, recipe, deaths, width=3, device="cpu"):
+def run(data, topology, recipe, deaths, width=3, device="cpu", way="auto"):
     """Train on ranks that die; return the curve and the last words of each survivor."""
     backend = "nccl" if device == "cuda" else "gloo"
-    ranks = LocalRanks(width, ENTRY, data, topology, recipe, EPOCHS, deaths, device, backend=backend)
+    ranks = LocalRanks(width, ENTRY, data, topology, recipe, EPOCHS, deaths, device, way, backend=backend)
     curves, last = {rank: [] for rank in range(width)}, {}
     try:
         for word in ranks:
@@ -126,12 +126,35 @@ def test_a_group_that_stays_open_holds_nothing_of_a_training_that_is_over(digits
     assert said == [([1], True)] * 4
 
 
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+def test_what_is_recorded_with_a_group_is_let_go_of_before_it_is_closed():
+    """NCCL waits for ever for the graphs that hold its calls."""
+    ranks = LocalRanks(2, ENTRY.replace(":trains", ":records"))
+    try:
+        said = [word.item for word in ranks if not word.done and word.rank == 0]
+    finally:
+        ranks.close()
+    assert said == [["let go"], ["let go", "let go", "closed"], True]
+
+
+gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+
+
+@gpus
+def test_on_gpus_a_group_ends_whose_recorded_training_is_still_held(digits):
+    whole = list(train(PLAIN, digits, RECIPE, epochs=EPOCHS, seed=3, device="cuda"))
+    curves, last = run(digits, PLAIN, RECIPE, [], width=2, device="cuda", way="graph")
+    assert set(last) == {0, 1}
+    for one, two in zip(curves[0], whole, strict=True):
+        assert one.metrics["val_loss"] == pytest.approx(two.metrics["val_loss"], abs=1e-3)
+
+
+@gpus
 @pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.parametrize("step", [0, 1, 3])
-def test_on_gpus_one_goes_on_without_the_other(digits, victim, step):
+@pytest.mark.parametrize(("way", "where"), [("eager", "backward"), ("graph", "before")])
+def test_on_gpus_one_goes_on_without_the_other(digits, victim, step, way, where):
     whole = list(train(PLAIN, digits, RECIPE, epochs=EPOCHS, seed=3, device="cuda"))
-    curves, last = run(digits, PLAIN, RECIPE, [(victim, "backward", 2, step)], width=2, device="cuda")
+    curves, last = run(digits, PLAIN, RECIPE, [(victim, where, 2, step)], width=2, device="cuda", way=way)
     (rank,) = last
     assert last[rank]["width"] == 1
     assert [report.epoch for report in curves[rank]] == [1, 2, 3]

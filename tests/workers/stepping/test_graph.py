@@ -105,6 +105,27 @@ def test_the_group_is_broken_off_before_the_device_is_waited_for(few):
     assert said == ["group", "device"]
 
 
+def test_what_was_let_go_of_is_recorded_anew(few):
+    """Also of a recording that somebody else still holds, nothing is left."""
+    said = []
+
+    class Told(Rerun):
+        def record(self, work):
+            said.append("recorded")
+            return work
+
+        def let_go(self):
+            said.append("let go of")
+
+    made, other = training(few, Recipe(batch_size=32), recorder=Told()), training(few, Recipe(batch_size=32))
+    found = [next(made.reports()), next(other.reports())]
+    made._step.let_go()
+    assert made._step._recorded == {}
+    found += [next(made.reports()), next(other.reports())]
+    assert [report.metrics for report in found[::2]] == [report.metrics for report in found[1::2]]
+    assert said == ["recorded", "recorded", "let go of", "recorded", "recorded"]
+
+
 def test_a_step_is_broken_off_before_it_is_let_go_of(few):
     made = training(few, Recipe(batch_size=32))
     step, said = made._step, []
