@@ -29,7 +29,8 @@ def rows(samples: int) -> int:
 class Average:
     """The average of a network's weights, w' = d w' + (1 - d) w after each step, d = min(decay, (1 + n) / (10 + n)).
 
-    The decay rises with the steps n, so that the first weights are soon forgotten. All ranks have the same.
+    The decay rises with the steps n, so that the first weights are soon forgotten: but where they are a parent's, which
+    are worth something, d = decay. All ranks have the same.
 
     Args:
         model: the network.
@@ -42,10 +43,16 @@ class Average:
         self._kept = [weight.clone() for weight in self._weights]
 
     @torch.no_grad()
-    def update(self, steps: int) -> None:
-        """Take the weights into account; ``steps`` of the whole training are over, >= 1."""
+    def update(self, steps: int, *, from_parent: bool = False) -> None:
+        """Take the weights into account.
+
+        Args:
+            steps: of the whole training that are over, >= 1.
+            from_parent: whether the first weights know much of what a trained parent did.
+        """
+        decay = self._decay if from_parent else min(self._decay, (1 + steps) / (10 + steps))
         if self._kept:
-            torch._foreach_lerp_(self._kept, self._weights, 1 - min(self._decay, (1 + steps) / (10 + steps)))
+            torch._foreach_lerp_(self._kept, self._weights, 1 - decay)
 
     @contextlib.contextmanager
     def applied(self, data: Tensors, recipe: Recipe) -> Iterator[None]:

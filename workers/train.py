@@ -328,7 +328,7 @@ class Training:
             shard = group.shard(len(batch))
             self.position.advance(loss, shard.stop - shard.start)
             if self._average:
-                self._average.update(self._schedule.before(epoch) + self.position.step)
+                self._average.update(self._schedule.before(epoch) + self.position.step, from_parent=self.settles)
             self._survival.after(self.position, loss, shard.stop - shard.start)
             # Looking at a loss waits for the device: on an accelerator once an epoch is enough.
             finite = self._device.type != "cpu" or math.isfinite(loss.item())

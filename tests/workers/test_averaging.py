@@ -41,6 +41,19 @@ def test_the_average_is_that_of_the_formula(decay):
     np.testing.assert_allclose(average.tensors()["0"].numpy(), expected, rtol=1e-5)
 
 
+def test_weights_of_a_parent_are_not_forgotten_sooner_than_others():
+    """After n steps in which the weights stand at 0 the first ones have the share decay^n."""
+    model = nn.Linear(1, 1, bias=False)
+    with torch.no_grad():
+        model.weight.fill_(1.0)
+    average = Average(model, 0.9)
+    with torch.no_grad():
+        model.weight.zero_()
+    for step in range(1, 6):
+        average.update(step, from_parent=True)
+    assert average.tensors()["0"].item() == pytest.approx(0.9**5)
+
+
 def test_norms_are_set_anew_by_a_tenth_of_the_samples_within_bounds():
     assert [rows(count) for count in (1, 255, 256, 2_560, 2_570, 10_240, 10**6)] == [1, 255, 256, 256, 257, 1024, 1024]
 
