@@ -127,7 +127,7 @@ class Training:
             self._average = Average(self.model, recipe.averaging) if recipe.averaging else None
             self._scale = LossScale(self._device) if recipe.precision == "float16" else None
             self._step = choose(self._learner())
-            self._survival = Survival(self._group, self.model, self._optimiser, self._communication)
+            self._survival = Survival(self._group, self.model, self._optimiser, self._communication, self._average)
             self._pace = Pace(self._device)
             self.position = Position(0)
             if parent and started:

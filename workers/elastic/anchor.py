@@ -1,7 +1,7 @@
 """The last state of a training that is known to be good, to go back to when a step fails half way."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -49,13 +49,15 @@ class Anchor:
     be put back. A CUDA device works on behind the host's back: when the host learns that an exchange failed, the
     optimiser may have moved by gradients that never were. So weights, buffers and the optimiser's memory are kept there
     before each step, twice, and an older one is only overwritten once the device is known to have come to the newer:
-    the host runs ahead by one step at most. All is kept on the CPU too when the ``communication`` remembers something,
+    the host runs ahead by one step at most, and not at all into an epoch: the report of the one before it stands, so
+    there is no going back behind that. All is kept on the CPU too when the ``communication`` remembers something,
     which a failed exchange has changed.
 
     Args:
         model: the network.
         optimiser: its optimiser.
         communication: how gradients travel.
+        also: further tensors that each step changes, by name.
         whole: whether all is kept; by default where it is needed.
         mark: sets a point in the device's work.
     """
@@ -66,6 +68,7 @@ class Anchor:
         optimiser: Optimiser,
         communication: Communication,
         *,
+        also: Mapping[str, Tensor] | None = None,
         whole: bool | None = None,
         mark: Callable[[], Mark] | None = None,
     ) -> None:
@@ -78,6 +81,7 @@ class Anchor:
         self._fixed = {f"buffer.{name}": tensor for name, tensor in model.named_buffers()}
         if self._whole:
             self._fixed |= {f"parameter.{name}": tensor for name, tensor in model.named_parameters()}
+            self._fixed |= {f"also.{name}": tensor for name, tensor in (also or {}).items()}
         self._kept: deque[_Kept] = deque(maxlen=2 if behind or mark else 1)
         self._after: Mark | None = None
         self._good: tuple[bool, ...] | None = None
@@ -100,6 +104,8 @@ class Anchor:
         memory = _copied(self._communication.memory(self._optimiser), {}) if remembers else {}
         self._kept.append(_Kept(replace(position, loss=loss), state, memory, self._mark()))
         self._after = None
+        if position.step == 0:
+            self._kept[-1].mark.synchronize()
 
     def after(self) -> None:
         """Take note that the host has come to the end of the step."""

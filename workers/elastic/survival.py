@@ -4,6 +4,7 @@ import gc
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, replace
+from typing import TYPE_CHECKING
 
 import safetensors.torch
 import torch
@@ -19,7 +20,10 @@ from detol.workers.optim import Optimiser
 from detol.workers.state import detached
 from detol.workers.stepping.epoch import Position
 
-_MODEL, _OPTIMISER = "model.", "optimiser."
+if TYPE_CHECKING:
+    from detol.workers.averaging import Average
+
+_MODEL, _OPTIMISER, _AVERAGE = "model.", "optimiser.", "average."
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +48,21 @@ class Survival:
         model: the network itself.
         optimiser: its optimiser.
         communication: how gradients travel.
+        average: of the weights, where there is one.
     """
 
-    def __init__(self, group: Group, model: nn.Module, optimiser: Optimiser, communication: Communication) -> None:
+    def __init__(
+        self,
+        group: Group,
+        model: nn.Module,
+        optimiser: Optimiser,
+        communication: Communication,
+        average: "Average | None" = None,
+    ) -> None:
         self._group, self._model, self._optimiser = group, model, optimiser
-        self._communication = communication
-        self._anchor = Anchor(model, optimiser, communication) if group.width > 1 else None
+        self._communication, self._average = communication, average
+        averaged = average.tensors() if average else {}
+        self._anchor = Anchor(model, optimiser, communication, also=averaged) if group.width > 1 else None
         if self._anchor:
             group.before_abort = self._anchor.freeze
         self._known = self._last = _Loss()
@@ -152,7 +165,7 @@ class Survival:
                 samples, loss = (position.samples, position.loss) if position.epoch == best[1] else (0, None)
                 position = Position(best[1], best[2], loss, samples)
         if self._communication.apart:
-            self._average()
+            self._meet_halfway()
         return self._shared_loss(position, rows), curve
 
     def _shared_loss(self, position: Position, rows: Sequence[Sequence[float]]) -> Position:
@@ -169,7 +182,7 @@ class Survival:
         return replace(position, loss=torch.tensor(loss), samples=samples)
 
     @torch.no_grad()
-    def _average(self) -> None:
+    def _meet_halfway(self) -> None:
         """Average weights that differ by intent, before the way they travel by is attached to the new group."""
         for parameter in self._model.parameters():
             parameter.copy_(self._group.total(parameter) / self._group.width)
@@ -178,15 +191,21 @@ class Survival:
     def _packed(self, curve: Sequence[Report]) -> bytes:
         tensors = {f"{_MODEL}{name}": detached(tensor) for name, tensor in self._model.state_dict().items()}
         tensors |= {f"{_OPTIMISER}{name}": detached(tensor) for name, tensor in self._optimiser.tensors().items()}
+        if self._average:
+            tensors |= {f"{_AVERAGE}{name}": detached(tensor) for name, tensor in self._average.tensors().items()}
         rows = [[report.epoch, dict(report.metrics), report.seconds] for report in curve]
         return safetensors.torch.save(tensors, {"curve": json.dumps(rows)})
 
     def _unpack(self, payload: bytes) -> list[Report]:
         tensors = safetensors.torch.load(payload)
-        model = {n.removeprefix(_MODEL): tensor for n, tensor in tensors.items() if n.startswith(_MODEL)}
+        model, memory, average = (
+            {name.removeprefix(part): tensor for name, tensor in tensors.items() if name.startswith(part)}
+            for part in (_MODEL, _OPTIMISER, _AVERAGE)
+        )
         self._model.load_state_dict(model)
-        memory = {n.removeprefix(_OPTIMISER): tensor for n, tensor in tensors.items() if n.startswith(_OPTIMISER)}
         self._optimiser.restore(memory)
+        if self._average:
+            self._average.restore(average)
         return [Report(int(epoch), metrics, seconds) for epoch, metrics, seconds in json.loads(facts(payload)["curve"])]
 
 

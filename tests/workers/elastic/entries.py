@@ -140,6 +140,7 @@ def levels(group):
 
     from detol.search.recipe import Recipe
     from detol.search.records import Report
+    from detol.workers.averaging import Average
     from detol.workers.communication import communicate
     from detol.workers.elastic.survival import Survival
     from detol.workers.optim import Optimiser
@@ -149,7 +150,8 @@ def levels(group):
     model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
     recipe = Recipe(optimiser="adamw")
     communication = communicate(model, recipe, group.width)
-    survival = Survival(group, model, Optimiser(model, recipe), communication)
+    average = Average(model, 0.5)
+    survival = Survival(group, model, Optimiser(model, recipe), communication, average)
     position, curve = Position(2), [Report(1, {"val_loss": 1.0}, 2.0)]
     for step in range(4 if group.rank == 1 else 3):
         survival.agree([False], position)
@@ -158,6 +160,7 @@ def levels(group):
         loss = model(torch.randn(5, 4, generator=generator)).square().sum()
         loss.backward()
         survival._optimiser.step(0.1)
+        average.update(step + 1)
         position.advance(torch.tensor(1.0 + group.rank), 5)
         survival.after(position, torch.tensor(1.0 + group.rank), 5)
         if step == 2:
@@ -169,7 +172,7 @@ def levels(group):
         WorkerLost("test"), position, curve, done=lambda position: position.step, wrap=lambda: None
     )
     memory = [tensor for _, tensor in sorted(survival._optimiser.tensors().items())]
-    state = [*model.state_dict().values(), *memory]
+    state = [*model.state_dict().values(), *memory, *average.tensors().values()]
     yield {
         "place": (position.epoch, position.step),
         "loss": float(position.loss),

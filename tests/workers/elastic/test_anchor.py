@@ -117,6 +117,34 @@ def test_the_host_never_runs_ahead_by_more_than_a_step():
     assert device.reached == 5  # the mark of the copy before the third step: two marks a step
 
 
+def test_it_never_goes_back_behind_a_report_that_stands():
+    """An epoch is told when it is over: what is lost of the step after it must not cost the last one before it."""
+    device, model, optimiser, anchor, _, states = steps(4)
+    assert device.reached == 5
+    anchor.before(Position(2))
+    move(model, optimiser, 4)
+    assert anchor.recover(Position(2)) == Position(2)
+    assert equal(state(model, optimiser), states[4])
+
+
+def test_the_very_first_step_can_be_gone_back_to_however_far_behind_the_device_is():
+    model, optimiser, anchor = made(whole=True, mark=Device().mark)
+    before = state(model, optimiser)
+    anchor.before(Position(1))
+    move(model, optimiser, 0)
+    assert anchor.recover(Position(1)) == Position(1)
+    assert equal(state(model, optimiser), before)
+
+
+def test_what_else_a_step_changes_goes_back_too():
+    kept = torch.ones(3)
+    _, _, anchor = made(whole=True, mark=Device().mark, also={"0": kept})
+    anchor.before(Position(1))
+    kept.zero_()
+    anchor.recover(Position(1))
+    assert torch.equal(kept, torch.ones(3))
+
+
 def test_before_the_first_step_the_optimiser_remembers_nothing():
     device, model, optimiser, anchor, position, states = steps(1)
     device.reached = 1
