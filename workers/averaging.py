@@ -100,12 +100,12 @@ def _renew(model: nn.Module, data: Tensors, recipe: Recipe) -> None:
         norm.momentum = None  # the mean over all parts
         norm.train()
     if norms:
-        some = data.some(rows(len(data.train))).x
+        places = data.spread(rows(len(data.train)))
         # In parts of about one size: a norm needs more than one sample. Each part has something of the whole split.
-        parts = -(-len(some) // PART)
+        parts = -(-len(places) // PART)
         with precision(recipe, data.device):
-            for part in (some[first::parts] for first in range(parts)):
-                model(data.standardised(part))
+            for first in range(parts):
+                model(data.standardised(data.train.x.index_select(0, places[first::parts])))
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
         norm.eval()

@@ -131,7 +131,7 @@ class Group:
     def interrupt(self, plan: Plan) -> None:
         """Take a plan for a new group, and let calls that wait for the old one fail; called by another thread."""
 
-    def recorded(self, step: "Recording") -> None:
+    def recorded(self, step: Recording) -> None:
         """Take note of a step that has recorded calls of this group; it is asked to let go of them in time."""
 
     def rest(self) -> None:

@@ -13,7 +13,7 @@ from detol.workers.step import Criterion, precision
 from detol.workers.tensors import Tensors
 
 SAMPLES = 256
-"""Training samples by which it is measured, evenly spread: all ranks see the same."""
+"""Training samples by which it is measured, spread over the split: all ranks see the same."""
 
 
 def share_known(

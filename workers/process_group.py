@@ -235,12 +235,17 @@ class ProcessGroup(Group):
         link = self._link  # the old one: as soon as the plan is known there may be another
         if self._orders is not None:
             self._orders.give(plan)
-        if link is not None:
-            link.abort(self.before_abort)
+        self._break_off(link)
 
     def break_off(self) -> None:
         """Let calls that wait for a peer fail (see :class:`~detol.workers.group.Group`)."""
-        link = self._link
+        self._break_off(self._link)
+
+    def _break_off(self, link: Connection | None) -> None:
+        """Let the calls of a group fail, in a thread: NCCL comes to the end of that when recorded steps are let go of.
+
+        The training does that when it notices, after a long validation perhaps: who waited for it would seem dead.
+        """
         if link is not None:
             threading.Thread(target=link.abort, args=(self.before_abort,), daemon=True).start()
 

@@ -28,7 +28,7 @@ from detol.workers.tensors import Tensors
 from detol.workers.transfer import Inherited
 
 SAMPLES = 1024
-"""Training samples that are looked at, evenly spread: all ranks see the same. Half as many do nearly as well."""
+"""Training samples that are looked at, spread over the split: all ranks see the same. Half do nearly as well."""
 VALUES = 2**24
 """Numbers in the largest activation of those samples, at most: fewer large samples are taken, at least ``FEWEST``."""
 FEWEST = 64

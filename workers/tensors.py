@@ -92,8 +92,8 @@ class Tensors:
             raise DataError(f"the data set was loaded without its {name} split: pass the whole data set")
         return rows
 
-    def some(self, count: int) -> Rows:
-        """Return up to ``count`` training samples that are spread over the split, always the same.
+    def spread(self, count: int) -> Tensor:
+        """Return the places of up to ``count`` samples of the training split, (n,) int64: always the same, rising.
 
         The first ones may all be of one class: folders of images are read class by class, and tables may be sorted.
         So may every tenth: classes may take turns. One is drawn from each of ``count`` equal parts.
@@ -102,7 +102,11 @@ class Tensors:
         count = min(count, rows)
         ends = np.arange(count + 1) * rows // count
         drawn = ends[:-1] + (np.random.default_rng(0).random(count) * np.diff(ends)).astype(np.int64)
-        index = torch.from_numpy(drawn).to(self.device)
+        return torch.from_numpy(drawn).to(self.device)
+
+    def some(self, count: int) -> Rows:
+        """Return up to ``count`` training samples that are :meth:`spread` over the split."""
+        index = self.spread(count)
         return Rows(self.train.x.index_select(0, index), self.train.y.index_select(0, index))
 
     def standardised(self, x: Tensor) -> Tensor:

@@ -127,9 +127,9 @@ class Training:
             self._average = Average(self.model, recipe.averaging) if recipe.averaging else None
             self._scale = LossScale(self._device) if recipe.precision == "float16" else None
             self._step = choose(self._learner())
-            self._survival = Survival(self._group, self.model, self._optimiser, self._communication, self._average)
-            self._pace = Pace(self._device)
-            self.position = Position(0)
+            steps_on = (self.model, self._optimiser, self._communication, self._average, self._scale)
+            self._survival = Survival(self._group, *steps_on)
+            self._pace, self.position = Pace(self._device), Position(0)
             if parent and started:
                 remember(self.model, self._optimiser, parent, started)
                 self._communication.adopt(self._optimiser)

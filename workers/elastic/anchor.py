@@ -1,5 +1,6 @@
 """The last state of a training that is known to be good, to go back to when a step fails half way."""
 
+import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -50,8 +51,8 @@ class Anchor:
     optimiser may have moved by gradients that never were. So weights, buffers and the optimiser's memory are kept there
     before each step, twice, and an older one is only overwritten once the device is known to have come to the newer:
     the host runs ahead by one step at most, and not at all into an epoch: the report of the one before it stands, so
-    there is no going back behind that. All is kept on the CPU too when the ``communication`` remembers something,
-    which a failed exchange has changed.
+    there is no going back behind that. Nor into the first step of a group: there is no older state yet. All is kept on
+    the CPU too when the ``communication`` remembers something, which a failed exchange has changed.
 
     Args:
         model: the network.
@@ -85,6 +86,7 @@ class Anchor:
         self._kept: deque[_Kept] = deque(maxlen=2 if behind or mark else 1)
         self._after: Mark | None = None
         self._good: tuple[bool, ...] | None = None
+        self._guard = threading.Lock()
 
     def before(self, position: Position) -> None:
         """Keep the state before a step.
@@ -92,20 +94,31 @@ class Anchor:
         Raises:
             WorkerLost: another thread has found out that the group is broken.
         """
-        spare = None
-        if len(self._kept) == self._kept.maxlen:
-            self._kept[-1].mark.synchronize()
-            if self._good is not None:
-                raise WorkerLost("the group was broken off")
-            spare = self._kept.popleft()
+        spare = self._spare()
         loss = None if position.loss is None else position.loss.clone()
         state = _copied(self._state(), spare.state if spare else {})
         remembers = self._whole and self._communication.remembers
         memory = _copied(self._communication.memory(self._optimiser), {}) if remembers else {}
-        self._kept.append(_Kept(replace(position, loss=loss), state, memory, self._mark()))
-        self._after = None
-        if position.step == 0:
-            self._kept[-1].mark.synchronize()
+        mark = self._mark()
+        if position.step == 0 or not self._kept:
+            mark.synchronize()
+        with self._guard:
+            self._check()
+            self._kept.append(_Kept(replace(position, loss=loss), state, memory, mark))
+            self._after = None
+
+    def _spare(self) -> _Kept | None:
+        """Take away the older of two states, once the device has come to the newer."""
+        if len(self._kept) < (self._kept.maxlen or 0):
+            return None
+        self._kept[-1].mark.synchronize()
+        with self._guard:
+            self._check()
+            return self._kept.popleft()
+
+    def _check(self) -> None:
+        if self._good is not None:
+            raise WorkerLost("the group was broken off")
 
     def after(self) -> None:
         """Take note that the host has come to the end of the step."""
@@ -113,10 +126,11 @@ class Anchor:
 
     def freeze(self) -> None:
         """Note what the device has come to; called, by any thread, before calls that wait for a peer are broken off."""
-        if self._good is None:
-            after = self._after
-            # The training may be keeping a state meanwhile.
-            self._good = (*(kept.mark.query() for kept in tuple(self._kept)), after is None or after.query())
+        with self._guard:  # the training may be keeping a state meanwhile
+            if self._good is None:
+                # A device may come to the end of a step that was broken off; a host's step that ends is whole.
+                done = self._after.query() if self._after is not None else not self._whole
+                self._good = (*(kept.mark.query() for kept in self._kept), done)
 
     def recover(self, position: Position) -> Position:
         """Put the latest state back that is known to be good, and return where that is.

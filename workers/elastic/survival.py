@@ -22,8 +22,9 @@ from detol.workers.stepping.epoch import Position
 
 if TYPE_CHECKING:
     from detol.workers.averaging import Average
+    from detol.workers.stepping.scaling import LossScale
 
-_MODEL, _OPTIMISER, _AVERAGE = "model.", "optimiser.", "average."
+_MODEL, _OPTIMISER, _ALSO = "model.", "optimiser.", "also."
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Survival:
         optimiser: its optimiser.
         communication: how gradients travel.
         average: of the weights, where there is one.
+        scale: of the loss, where there is one.
     """
 
     def __init__(
@@ -58,11 +60,14 @@ class Survival:
         optimiser: Optimiser,
         communication: Communication,
         average: "Average | None" = None,
+        scale: "LossScale | None" = None,
     ) -> None:
         self._group, self._model, self._optimiser = group, model, optimiser
-        self._communication, self._average = communication, average
+        self._communication = communication
         averaged = average.tensors() if average else {}
-        self._anchor = Anchor(model, optimiser, communication, also=averaged) if group.width > 1 else None
+        scaled = {f"scale.{place}": tensor for place, tensor in enumerate(scale.tensors if scale else ())}
+        self._also = {**averaged, **scaled}
+        self._anchor = Anchor(model, optimiser, communication, also=self._also) if group.width > 1 else None
         if self._anchor:
             group.before_abort = self._anchor.freeze
         self._known = self._last = _Loss()
@@ -191,21 +196,20 @@ class Survival:
     def _packed(self, curve: Sequence[Report]) -> bytes:
         tensors = {f"{_MODEL}{name}": detached(tensor) for name, tensor in self._model.state_dict().items()}
         tensors |= {f"{_OPTIMISER}{name}": detached(tensor) for name, tensor in self._optimiser.tensors().items()}
-        if self._average:
-            tensors |= {f"{_AVERAGE}{name}": detached(tensor) for name, tensor in self._average.tensors().items()}
+        tensors |= {f"{_ALSO}{name}": detached(tensor) for name, tensor in self._also.items()}
         rows = [[report.epoch, dict(report.metrics), report.seconds] for report in curve]
         return safetensors.torch.save(tensors, {"curve": json.dumps(rows)})
 
     def _unpack(self, payload: bytes) -> list[Report]:
         tensors = safetensors.torch.load(payload)
-        model, memory, average = (
+        model, memory, also = (
             {name.removeprefix(part): tensor for name, tensor in tensors.items() if name.startswith(part)}
-            for part in (_MODEL, _OPTIMISER, _AVERAGE)
+            for part in (_MODEL, _OPTIMISER, _ALSO)
         )
         self._model.load_state_dict(model)
         self._optimiser.restore(memory)
-        if self._average:
-            self._average.restore(average)
+        for name, tensor in also.items():
+            self._also[name].copy_(tensor)
         return [Report(int(epoch), metrics, seconds) for epoch, metrics, seconds in json.loads(facts(payload)["curve"])]
 
 

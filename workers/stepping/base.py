@@ -36,8 +36,8 @@ class Step(Protocol):
     def break_off(self) -> None:
         """Let what waits for a rank that is gone come back; call it before the step is let go of.
 
-        Of a recorded step the group is broken off by that, and it comes to an end of that only when nothing refers to
-        the step any more.
+        Of a recorded step the group is broken off by that, and it comes to an end of that only when the recording is
+        let go of, which the group does as it is left.
 
         Raises:
             RuntimeError: the device itself failed.

@@ -143,8 +143,8 @@ class Graph:
     def break_off(self) -> None:
         """Break the group off, and wait until the device is out of what was recorded.
 
-        To destroy a graph that runs takes until it has run, and no other thread could end it meanwhile: torch does so
-        under the interpreter's lock.
+        To destroy a graph that runs takes until it has run, and where that is done by its last reference going away no
+        other thread could end it meanwhile: torch does so under the interpreter's lock.
         """
         if self._exchange is not None:
             self._learner.group.break_off()

@@ -62,10 +62,10 @@ class CudaRecorder:
     def record(self, work: Work) -> Work:
         """Record a graph."""
         graph = torch.cuda.CUDAGraph()
+        self._graphs.append(graph)  # before it is one: of a recording that fails, the error may hold it
         # Other threads of the worker may use the device meanwhile.
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
             work()
-        self._graphs.append(graph)
         self._pool = self._pool or graph.pool()
         replay: Work = graph.replay
         return replay

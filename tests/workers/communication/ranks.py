@@ -111,6 +111,7 @@ def recorded(group: Any) -> Any:
         recipe = Recipe(batch_size=37, accumulate=parts)  # shards of two sizes
         eager, graph = (training(group, PLAIN, recipe=recipe) for _ in range(2))
         graph._step = Graph(graph._learner(), Unsteady(failures), parts=parts)
+        assert graph._step in group._recordings
         if name == "buckets":
             graph._step._exchange = Exchange(graph._called, bucket=200, first=20)
         curves = [curve(one.reports()) for one in (eager, graph)]

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from detol.errors import WorkerLost
+from detol.workers.elastic.connection import Connection
 
 
 def end(group, signal_number=signal.SIGKILL):
@@ -145,13 +146,14 @@ def levels(group):
     from detol.workers.elastic.survival import Survival
     from detol.workers.optim import Optimiser
     from detol.workers.stepping.epoch import Position
+    from detol.workers.stepping.scaling import LossScale
 
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
     recipe = Recipe(optimiser="adamw")
     communication = communicate(model, recipe, group.width)
-    average = Average(model, 0.5)
-    survival = Survival(group, model, Optimiser(model, recipe), communication, average)
+    average, scale = Average(model, 0.5), LossScale(torch.device("cpu"))
+    survival = Survival(group, model, Optimiser(model, recipe), communication, average, scale)
     position, curve = Position(2), [Report(1, {"val_loss": 1.0}, 2.0)]
     for step in range(4 if group.rank == 1 else 3):
         survival.agree([False], position)
@@ -161,6 +163,7 @@ def levels(group):
         loss.backward()
         survival._optimiser.step(0.1)
         average.update(step + 1)
+        scale.update(torch.tensor(float(step == 3)))
         position.advance(torch.tensor(1.0 + group.rank), 5)
         survival.after(position, torch.tensor(1.0 + group.rank), 5)
         if step == 2:
@@ -172,7 +175,7 @@ def levels(group):
         WorkerLost("test"), position, curve, done=lambda position: position.step, wrap=lambda: None
     )
     memory = [tensor for _, tensor in sorted(survival._optimiser.tensors().items())]
-    state = [*model.state_dict().values(), *memory, *average.tensors().values()]
+    state = [*model.state_dict().values(), *memory, *average.tensors().values(), *scale.tensors]
     yield {
         "place": (position.epoch, position.step),
         "loss": float(position.loss),
@@ -183,9 +186,11 @@ def levels(group):
     }
 
 
-def records(group):
+def records(group, victim):
     """Something is recorded with the group's calls, and held; yields what it and the group's connections are told."""
-    said = []
+    said, abort, close = [], Connection.abort, Connection.close
+    Connection.abort = lambda link, *before: (said.append("aborted"), abort(link, *before))
+    Connection.close = lambda link: (said.append("closed"), close(link))
 
     class Step:
         def let_go(self):
@@ -195,12 +200,21 @@ def records(group):
     group.recorded(step)
     group.rest()
     yield said[:]
-    link = group._link
-    close = link.close
-    link.close = lambda: (said.append("closed"), close())
+    said.clear()
+    try:
+        with group.guarded():
+            if group.member == victim:
+                end(group)
+            group.agree([False])
+    except WorkerLost as error:
+        group.interrupt = lambda plan: group._orders.give(plan)  # which breaks calls off in a thread of its own
+        said.clear()
+        group.reform(error, 0)
+        yield said[:]
+        said.clear()
     group.close()
     yield said
-    yield step is not None
+    del step
 
 
 def forgets(group, data, topology, recipe):

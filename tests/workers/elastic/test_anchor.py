@@ -136,6 +136,55 @@ def test_the_very_first_step_can_be_gone_back_to_however_far_behind_the_device_i
     assert equal(state(model, optimiser), before)
 
 
+def test_a_step_that_was_broken_off_under_way_is_none_though_the_host_comes_to_its_end():
+    """Aborted, an exchange lets the device go on, by gradients that never were."""
+    device = Device()
+    model, optimiser, anchor = made(whole=True, mark=device.mark)
+    before = state(model, optimiser)
+    anchor.before(Position(1))
+    anchor.freeze()
+    move(model, optimiser, 0)
+    anchor.after()
+    device.reached = device.marks
+    assert anchor.recover(Position(1, 1)) == Position(1)
+    assert equal(state(model, optimiser), before)
+
+
+class Interrupted(Point):
+    """While it is waited for, another thread finds out that the group is broken."""
+
+    def synchronize(self):
+        self.device.anchor.freeze()
+        super().synchronize()
+
+
+@pytest.mark.parametrize("step", [0, 4])
+def test_a_group_that_breaks_while_a_state_is_kept_is_noticed(step):
+    """Behind the last step, whose end the device has come to by then or not."""
+    device, model, optimiser, anchor, position, states = steps(4)
+    device.anchor, device.reached = anchor, device.marks
+    anchor._mark = lambda: Interrupted(device, device.mark().number)
+    if step:
+        anchor._kept[-1].mark = Interrupted(device, anchor._kept[-1].mark.number)
+    at = Position(2) if step == 0 else position
+    with pytest.raises(WorkerLost, match="broken off"):
+        anchor.before(at)
+    assert anchor.recover(at) == at
+    assert equal(state(model, optimiser), states[4])
+
+
+def test_the_first_state_in_a_group_is_waited_for_wherever_it_is():
+    device, model, optimiser, anchor, position, _ = steps(4)
+    device.reached = device.marks
+    anchor.recover(position)
+    anchor.thaw()
+    before = state(model, optimiser)
+    anchor.before(position)
+    move(model, optimiser, 9)
+    assert anchor.recover(position) == position
+    assert equal(state(model, optimiser), before)
+
+
 def test_what_else_a_step_changes_goes_back_too():
     kept = torch.ones(3)
     _, _, anchor = made(whole=True, mark=Device().mark, also={"0": kept})

@@ -106,7 +106,6 @@ def test_the_group_is_broken_off_before_the_device_is_waited_for(few):
 
 
 def test_what_was_let_go_of_is_recorded_anew(few):
-    """Also of a recording that somebody else still holds, nothing is left."""
     said = []
 
     class Told(Rerun):
