@@ -128,7 +128,7 @@ def test_a_norm_that_is_new_passes_on_what_was_there(tensors):
     model, mend = born(PARENT, parent, weights, tensors)
     assert share(model, parent, weights, tensors) < 0.5
     assert mend() > 0
-    assert share(model, parent, weights, tensors) > 0.99  # norms take the statistics of the few samples it is measured on
+    assert share(model, parent, weights, tensors) > 0.99  # norms take the statistics of the few samples it is told by
     first, theirs = (next(iter(one.nodes.values())) for one in (model, restored(parent, weights, tensors)))
     with torch.no_grad():
         gave = theirs.conv(tensors.standardised(tensors.train.x)).transpose(0, 1).flatten(1)
