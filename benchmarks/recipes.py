@@ -76,7 +76,7 @@ def compared(first: Sequence[float], other: Sequence[float]) -> dict[str, Any]:
     """Return the mean difference of pairs with its standard error, and the means."""
     pairs = [b - a for a, b in zip(first, other, strict=True)]
     error = statistics.stdev(pairs) / len(pairs) ** 0.5 if len(pairs) > 1 else None
-    means = {"without": statistics.mean(first), "with": statistics.mean(other)}
+    means = {"first": statistics.mean(first), "other": statistics.mean(other)}
     return {"difference": statistics.mean(pairs), "standard_error": error, **means, "n": len(pairs)}
 
 

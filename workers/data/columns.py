@@ -162,9 +162,9 @@ def _finite(values: Array, series: Any) -> Array:
 
 def _fit_number(name: str, series: Any) -> Column | None:
     present = np.flatnonzero(~absent(series))
+    few = present[np.linspace(0, len(present) - 1, min(PROBE, len(present))).astype(np.intp)]  # a table may be sorted
     for comma in (False, True):
-        few = np.linspace(0, len(present) - 1, min(PROBE, len(present))).astype(np.intp)  # a table may be sorted
-        if np.isnan(_numbers(series.iloc[present[few]], comma)).mean() > 0.5:
+        if np.isnan(_numbers(series.iloc[few], comma)).mean() > 0.5:
             continue  # text is told from a few values; parsing all is slow
         values = _finite(_numbers(series, comma), series)
         known = values[~np.isnan(values)]
