@@ -8,6 +8,9 @@ accuracy of the retrainings. With ``--versus`` strategies of detol are compared 
 On a machine with more cores the runs go side by side, each on cores of its own (``taskset -c`` bounds them). What is in
 ``--folder`` already is not run again. Sets of ``../shared/data`` are left out, with a reason,
 where it is absent (``digits.npz`` there, x and y, stands for scikit-learn's digits where that is not installed).
+
+By default the test split is detol's, the same samples whatever the seed: of digits 359, where a third of a point is one
+image. With ``--folds 5`` each search has another fifth of all samples for its test, so that each is tested on once.
 """
 
 import argparse
@@ -54,13 +57,37 @@ def source(name: str) -> str | None:
     return str(file) if file.exists() else "digits" if name == "digits" else None
 
 
+def folds(name: str, count: int, folder: Path) -> None:
+    """Write the samples of a set ``count`` times, each with another part of them for its test (``--folds``)."""
+    from sklearn.model_selection import StratifiedKFold
+
+    from detol.workers.data import read
+
+    data = read(source(name) or name)
+    parts = [part for part in (data.train, data.validation, data.test) if part is not None]
+    x, y = (np.concatenate([getattr(part, axis) for part in parts]) for axis in "xy")
+    for number, (rest, test) in enumerate(StratifiedKFold(count, shuffle=True, random_state=0).split(x, y), start=1):
+        np.savez(fold(name, number, folder), x_train=x[rest], y_train=y[rest], x_test=x[test], y_test=y[test])
+
+
+def fold(name: str, number: int, folder: Path) -> Path:
+    """Return where :func:`folds` writes."""
+    return folder / f"{name}-fold-{number}.npz"
+
+
+def given(name: str, seed: int, folder: Path) -> str:
+    """Return what ``--data`` takes for a search: the fold of its seed, where there are folds."""
+    file = fold(name, seed, folder)
+    return str(file) if file.exists() else source(name) or name
+
+
 def arrays(name: str, seed: int, folder: Path, limit: int | None) -> Path:
     """Write the splits that detol makes with this seed for the loop, and return the file."""
     from detol.workers.data import read
 
     file = folder / f"{name}-{seed}.npz"
     if not file.exists():
-        data = read(source(name) or name, seed=seed, limit=limit)
+        data = read(given(name, seed, folder), seed=seed, limit=limit)
         assert data.test is not None
         parts = {"train": data.train, "validation": data.validation, "test": data.test}
         both = {f"{axis}_{part}": getattr(split, axis) for part, split in parts.items() for axis in "xy"}
@@ -81,7 +108,7 @@ def run(command: Sequence[str], cores: tuple[int, ...], folder: Path) -> dict[st
 
 def detol_command(name: str, seed: int, folder: Path, label: str, *more: str) -> list[str]:
     """Return the command of one search of detol."""
-    flags = ["--data", source(name) or name, "--set", f"data.seed={seed}", "--seed", str(seed), "--workers", "2"]
+    flags = ["--data", given(name, seed, folder), "--set", f"data.seed={seed}", "--seed", str(seed), "--workers", "2"]
     place = ["--name", label, "--db", str(folder / f"{label}.db"), "--tracking", "off", "--device", "cpu", "--json"]
     return [sys.executable, "-m", "detol", "search", *flags, *place, *more]
 
@@ -227,6 +254,7 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--set", action="append", choices=list(FILES), help="only these sets; repeat")
     parser.add_argument("--seed", action="append", type=int, help="only these seeds; repeat (default: 1 2 3)")
+    parser.add_argument("--folds", type=int, help="searches, seeds 1 to N, each with another N-th for its test; >= 2")
     parser.add_argument("--system", action="append", choices=("detol", "optuna"), help="only this one")
     parser.add_argument("--versus", action="append", metavar="STRATEGY", help="compare strategies instead; repeat")
     parser.add_argument("--trials", type=int, default=20, help="of each search with --versus (default: 20)")
@@ -239,17 +267,27 @@ def main() -> None:
         print(json.dumps(detol_again(folder, label, int(number))))
         return
     folder.mkdir(parents=True, exist_ok=True)
+    if options.folds:
+        options.seed = list(range(1, options.folds + 1))
     options.seed = options.seed or ([1] if options.quick else [1, 2, 3])
     names = options.set or (["digits"] if options.quick else list(FILES))
     for name in [name for name in names if source(name) is None]:
         print(f"{name} is left out: {SHARED / FILES[name]} is not there")
         names.remove(name)
+    if options.folds:
+        for name in names:
+            folds(name, options.folds, folder)
     systems = options.versus or options.system or ["detol", "optuna"]
     # The longest first, so that none is left over at the end.
     names = sorted(names, key=lambda name: -SECONDS[name])
     bench = Bench(options, folder)
     bench.all([(name, seed, system) for name in names for system in reversed(systems) for seed in options.seed])
-    figures: dict[str, Any] = {"benchmark": "real_data", "quick": options.quick, "n": len(options.seed)}
+    figures: dict[str, Any] = {
+        "benchmark": "real_data",
+        "quick": options.quick,
+        "n": len(options.seed),
+        "folds": options.folds,
+    }
     for name in names:
         figures[name] = {system: bench.row(name, system) for system in systems}
     count = len(bench.retrainings)
