@@ -1,8 +1,8 @@
 """``image_cell``: a cell of up to four operations, used in every stage, and the widths and depths of the stages.
 
-Cardinality: 5,210,137,200,000 = 86,835,620 cells (node i: 10 operations x i sources x i + 1 nodes to add; 3 joins where
-there are 2 to 4 nodes) x 5,000 sets of stages (8 + 4 x 8 x (12 + 12^2): 4 widths x 2 depths of the first, 6 widths x 2
-depths of the others, 4 kinds of reduction) x 2 stem strides x 2 stem kernels x 3 rates of dropout.
+Cardinality: 13,617,214,585,920 = 86,835,620 cells (node i: 10 operations x i sources x i + 1 nodes to add; 3 joins where
+there are 2 to 4 nodes) x 13,068 sets of stages (12 + 4 x 12 x (16 + 16^2): 6 widths x 2 depths of the first, 8 widths x
+2 depths of the others, 4 kinds of reduction) x 2 stem strides x 2 stem kernels x 3 rates of dropout.
 Source: the cell-based spaces of Zoph et al. 2018, arXiv 1707.07012, and Liu et al. 2019, arXiv 1806.09055, with the
 stage widths and depths of Radosavovic et al. 2020, arXiv 2003.13678; operations ordered as in He et al. 2016, arXiv
 1603.05027 (activation, convolution, norm). Cells that do nothing leave a plain chain of wide convolutions and pooling
@@ -33,8 +33,8 @@ OPERATIONS: dict[str, Operation] = {
     "squeeze_excite": op("squeeze_excite"),
     "skip": op("identity"),
 }
-WIDTHS = (8, 12, 16, 24, 32, 48)
-FIRST_WIDTHS = WIDTHS[:4]
+WIDTHS = (8, 12, 16, 24, 32, 48, 64, 96)
+FIRST_WIDTHS = WIDTHS[:6]
 """Of the first stage, where the images are largest and a channel costs most."""
 
 REDUCTIONS = ("conv", "pool", "residual", "wide")
@@ -223,6 +223,18 @@ SPACE = DecisionSpace(
         # The basic block of He et al. 2016, with and without its skip.
         "residual": {**_STAGES, **_TWO_CONVOLUTIONS, "reduction": "residual", "add_2": 0},
         "plain": {**_STAGES, **_TWO_CONVOLUTIONS, "reduction": "conv", "add_2": NOTHING},
+        # Twice as wide and a stage deeper: what is better with a GPU, or with time.
+        "wide": {
+            **_STAGES,
+            **_TWO_CONVOLUTIONS,
+            "stages": 3,
+            "width_1": 32,
+            "width_2": 64,
+            "width_3": 96,
+            "cells_3": 1,
+            "reduction": "residual",
+            "add_2": 0,
+        },
     },
     description="a cell of up to four operations, and the widths and depths of its stages",
     kind="image",
