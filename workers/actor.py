@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from detol.workers.group import Group
     from detol.workers.process_group import ProcessGroup
 
-TRAINING = "detol.workers.train:run"
+TRAINING = "detol.workers.training_job:run"
 _TOGETHER = (State.DIVERGED, State.TIMED_OUT)
 """Ends on which all ranks agree at a step boundary, beside those that carry a score."""
 LEAK = 16 * 2**20
@@ -144,7 +144,7 @@ class Worker:
             state, reason = progress.state(ticket in self._stopped)
         except Exception as error:  # a trial's failure is a result
             state, reason = outcome(error)
-        facts = group.facts()
+        facts, spoke = group.facts(), group.rank == 0
         group.rest()
         recycle = self._spoilt(state)
         kept = self._leave(group, name, clean=not (recycle or facts) and (state.scored or state in _TOGETHER))
@@ -155,7 +155,7 @@ class Worker:
         self._stopped = {later for later in list(self._stopped) if later > ticket}
         weights = progress.weights if state.scored and (self._weights or progress.paused) else None
         extra = {"device": self._device, **progress.facts, **facts}
-        yield Finish(state, reason, weights, extra, recycle=recycle, kept=kept)
+        yield Finish(state, reason, weights, extra, recycle=recycle, kept=kept, spoke=spoke)
 
     def _group(self, ticket: int, job: Job, rank: int, name: int, place: "Rendezvous | None") -> "Group":
         from detol.workers.group import Group

@@ -39,6 +39,8 @@ GRACE = 30.0
 """Seconds past its limit, or after a stop, in which a job may still end by itself."""
 PEER_GRACE = 10.0
 """Seconds in which the other ranks notice that one failed."""
+PATIENCE = 60.0
+"""Seconds that ranks wait for the others beyond twice the limit of a step."""
 START_LIMIT = 180.0
 """Seconds a worker may take to start."""
 PULSE, LONE_PULSE = 1.0, 10.0
@@ -97,7 +99,8 @@ class RayExecutor:
         self._ranks, self._stall = ranks, stall
         self._step_limit = roll.step_limit() if step_limit is None else step_limit
         self._options: dict[str, Any] = {"entry": entry, "threads": threads, "weights": weights}
-        self._options |= {"patience": min(self._step_limit, 86400.0), "wide": ranks > 1}
+        # Who waits for a rank whose step does not return must still wait when that rank is given up for it.
+        self._options |= {"patience": min(2 * self._step_limit + PATIENCE, 86400.0), "wide": ranks > 1}
         self._gangs, self._warned = Gangs(), False
         self._runtime_env = dict(runtime_env or {})
         self._seats = [Seat(number) for number in range(workers)]

@@ -9,7 +9,6 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -20,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from detol.errors import WorkerLost
 from detol.workers.elastic import connection
-from detol.workers.elastic.connection import Connection, PrefixStore, TCPStore, is_collective, use_loopback
+from detol.workers.elastic.connection import Connection, PrefixStore, choose_interface, is_collective, meet
 from detol.workers.elastic.plan import Orders, Plan, Rendezvous
 from detol.workers.group import Group, Recording
 from detol.workers.outcome import exhausted
@@ -115,10 +114,8 @@ class ProcessGroup(Group):
         return self._member
 
     def _join(self, place: Rendezvous, store: Any = None) -> None:
-        use_loopback(place.host)
-        if store is None:
-            store = TCPStore(place.host, place.port, is_master=False, timeout=timedelta(seconds=self._patience))
-        self._store = store
+        choose_interface(place.host)
+        self._store = store = store or meet(place, self._patience, self._superseded)
         named = PrefixStore(f"generation-{self.generation}", store)
         self._assemble(named)
         self._link = Connection(named, self.rank, self.width, backend=self._backend, patience=self._patience)
@@ -129,12 +126,15 @@ class ProcessGroup(Group):
         store.add("here", 1)
         pause = 0.001
         while store.add("here", 0) < self.width:
-            if self._orders is not None and self._orders.newest() > self.generation:
+            if self._superseded():
                 raise WorkerLost("another group is to be formed")
             if time.monotonic() > deadline:
                 raise WorkerLost(f"rank {self.rank} waited {self._patience:g} s for the others")
             time.sleep(pause)
             pause = min(2 * pause, 0.02)
+
+    def _superseded(self) -> bool:
+        return self._orders is not None and self._orders.newest() > self.generation
 
     @property
     def _connection(self) -> Connection:
@@ -225,7 +225,7 @@ class ProcessGroup(Group):
             yield
         except (RuntimeError, ValueError) as error:
             # Whatever fails once another group is wanted was broken off, unless memory ran out.
-            broken = self._orders is not None and self._orders.newest() > self.generation and not exhausted(error)
+            broken = self._superseded() and not exhausted(error)
             if broken or is_collective(error):
                 raise WorkerLost(f"rank {self.rank} lost contact with the others: {error}") from error
             raise

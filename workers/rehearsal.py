@@ -1,6 +1,6 @@
 """Entries for executors that train nothing: to measure the machinery around trainings, and to rehearse a search.
 
-Each is called as an executor calls :func:`detol.workers.train.run` and is named to the Ray pool as
+Each is called as an executor calls :func:`detol.workers.training_job.run` and is named to the Ray pool as
 ``detol.workers.rehearsal:NAME``. Scores come from the seed alone, so that a rehearsed search is reproducible.
 """
 

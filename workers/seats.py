@@ -26,6 +26,7 @@ class Finish:
         recycle: whether the process should be replaced.
         kept: whether it keeps its process group for another job of the same ranks.
         died: whether its process is gone.
+        spoke: whether it was the rank that hands over the results, as it ended.
     """
 
     state: State
@@ -35,6 +36,7 @@ class Finish:
     recycle: bool = False
     kept: bool = False
     died: bool = False
+    spoke: bool = True
 
 
 @dataclass(frozen=True)
@@ -125,14 +127,19 @@ class Run:
         if not any(finish.state.scored for finish in ends.values()):
             ends = self.finishes
         state = decisive(finish.state for finish in ends.values())
-        if state.scored and first in self.roll.lost:
-            return State.LOST, f"rank {first} died before it had handed over its results", self.finishes[first]
+        # The others may have ended before they knew that they go on without it: nobody has spoken then.
+        silent = first if first in self.roll.lost else self.roll.lost[-1] if self._unspoken(ends.get(first)) else None
+        if state.scored and silent is not None:
+            return State.LOST, f"rank {silent} died before it had handed over its results", self.finishes[silent]
         # Of ranks that ended alike, the one whose process is gone tells why.
         alike = sorted(rank for rank, finish in ends.items() if finish.state is state)
         rank = min(alike, key=lambda rank: not ends[rank].recycle)
         finish = ends[rank]
         told = finish.reason if rank == first or self.job.width == 1 else f"rank {rank}: {finish.reason}"
         return state, told if finish.reason else "", ends.get(first, finish)
+
+    def _unspoken(self, finish: Finish | None) -> bool:
+        return finish is not None and not finish.spoke and bool(self.roll.lost)
 
 
 def end_process(pid: int) -> None:

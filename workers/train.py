@@ -17,7 +17,7 @@ from detol.errors import CheckpointError, Diverged, TimedOut, WorkerLost
 from detol.graph.build import build
 from detol.graph.topology import Topology
 from detol.search.recipe import Recipe
-from detol.search.records import Job, Report
+from detol.search.records import Report
 from detol.search.stages import largest_part
 from detol.workers.augment import Augmenter
 from detol.workers.averaging import Average
@@ -25,13 +25,12 @@ from detol.workers.checkpoint import facts, pack
 from detol.workers.communication import communicate, gather, memory_of
 from detol.workers.depthwise import exact
 from detol.workers.elastic.survival import Survival, first_wrap
-from detol.workers.entry import Item, Paused
 from detol.workers.evaluate import forward
 from detol.workers.group import Group, plain
 from detol.workers.metrics import measure
 from detol.workers.optim import Optimiser, learning_rate
 from detol.workers.outcome import one_line
-from detol.workers.start import Parent, begin, inherited_rate, optimiser_tensors, remember, settle, settles
+from detol.workers.start import Parent, begin, inherited_rate, measured, optimiser_tensors, remember, settle, settles
 from detol.workers.state import Stamp, read, save
 from detol.workers.step import Criterion, memory_faults, mix, seeded
 from detol.workers.stepping import Epoch, Learner, LossScale, Pace, Position, Schedule, choose
@@ -107,13 +106,13 @@ class Training:
             self._criterion = Criterion(self._data, recipe)
             with seeded(self._device, seed):
                 model = exact(build(topology, self._data.shape, self._data.outputs), recipe, self._device)
-            started = begin(model, topology, parent, self._data) if parent and checkpoint is None else None
+            parent = measured(parent, self._data, recipe) if parent and checkpoint is None else None
+            started = begin(model, topology, parent, self._data) if parent else None
             model = model.to(self._device, memory_format=self._data.layout)  # type: ignore[call-overload]
             self.settles = started is not None
             if started and parent:
                 settle(model, topology, parent, started, self._data)
-                fits = settles(model, parent, self._data, recipe, self._criterion)
-                self.settles = not self._group.agree((not fits,))[0]
+                self.settles = settles(model, parent, self._data, recipe, self._criterion)
             rows = len(self._data.train)
             part = largest_part(recipe, epochs, rows, self._group.width)
             self._footprint = Footprint(topology, self._data, recipe, part)
@@ -121,7 +120,7 @@ class Training:
                 recompute(model)
             self._schedule = Schedule.of(rows, recipe, self._group.width, epochs)
             self._communication = communicate(model, recipe, self._group.width)
-            self._called = first_wrap(self._group, lambda: self._wrapped(model))
+            self._called, self.settles = first_wrap(self._group, lambda: self._wrapped(model), settles=self.settles)
             self.model = plain(self._called)
             self._optimiser = Optimiser(self.model, self._communication.local(recipe))
             self._average = Average(self.model, recipe.averaging) if recipe.averaging else None
@@ -144,6 +143,14 @@ class Training:
     def epoch(self) -> int:
         """Epochs over."""
         return self.curve[-1].epoch if self.curve else 0
+
+    @property
+    def steps(self) -> int:
+        """Steps completed on this rank, counted over the whole training."""
+        return self._steps(self.position)
+
+    def _steps(self, position: Position) -> int:
+        return self._schedule.before(position.epoch) + position.step if position.epoch else 0
 
     @property
     def paused(self) -> bool:
@@ -199,7 +206,7 @@ class Training:
             error,
             self.position,
             self.curve,
-            done=lambda position: self._schedule.before(position.epoch) + position.step if position.epoch else 0,
+            done=self._steps,
             wrap=self._wrap_again,
         )
 
@@ -385,36 +392,3 @@ def train(
 ) -> Iterator[Report]:
     """Train a network and yield a report after each epoch; the arguments are those of :class:`Training`."""
     yield from Training(topology, data, recipe, epochs=epochs, seed=seed, **options).reports()
-
-
-def run(job: Job, data: Tensors, *, group: Group, stop: Callable[[], bool]) -> Iterator[Item]:
-    """Run a job: the reports, then the weights, or the checkpoint of one that paused (rank 0 alone has them to send).
-
-    The default entry of executors (see :mod:`detol.workers.entry`).
-    """
-    training = Training(
-        job.candidate.topology,
-        data,
-        job.recipe,
-        epochs=job.epochs,
-        seed=job.seed,
-        group=group,
-        stop=stop,
-        limit=job.limit,
-        checkpoint=job.checkpoint,
-        until=job.until,
-        parent=(*job.parent, job.candidate.transfer) if job.parent and job.candidate.transfer else None,
-    )
-    if training.inherited is not None:
-        yield {"inherited": training.inherited}
-    yield from training.reports()
-    if training.sent or training.engine:
-        yield {**training.sent, **training.engine}
-    if training.paused:
-        checkpoint = training.checkpoint() if group.rank == 0 or training.together else None
-        yield Paused(checkpoint if group.rank == 0 else None)
-    elif group.rank == 0:
-        if job.measures and training.epoch == job.epochs:
-            yield training.measured(job.measures)
-        # What is measured is going to be cut, and the optimiser's memory with it.
-        yield training.weights(optimiser=bool(job.measures))

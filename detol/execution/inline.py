@@ -23,7 +23,7 @@ class InlineExecutor:
         data: what the jobs are trained on.
         device: ``cpu``, ``cuda`` ...
         threads: of torch; as it is by default.
-        entry: what runs a job; :func:`detol.workers.train.run` by default.
+        entry: what runs a job; :func:`detol.workers.training_job.run` by default.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class InlineExecutor:
 
     @cached_property
     def _entry(self) -> Entry:
-        from detol.workers.train import run
+        from detol.workers.training_job import run
 
         return self._given or run
 

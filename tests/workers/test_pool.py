@@ -30,18 +30,26 @@ def make_entry():
     """Nested, so that it travels to workers by value: this file is no module that they could import."""
     import time
 
+    from detol.errors import WorkerLost
     from detol.search.records import Report
-    from detol.workers.train import run
+    from detol.workers.training_job import run
 
     def entry(job, data, *, group, stop):
         note = job.candidate.note
         if note == "hang":
             while True:
                 time.sleep(0.05)
-        if note == "stuck":
+        if note in ("stuck", "rank 1 is stuck"):
             group.agree([False])
-            while True:
-                time.sleep(0.05)
+            try:
+                with group.guarded():
+                    while note == "stuck" or group.rank == 1:
+                        time.sleep(0.05)
+                    group.agree([False])
+            except WorkerLost as error:
+                group.reform(error, 1)
+            yield Report(1, {"width": group.width})
+            return
         if note == "facts":
             flags = group.agree([group.rank == 1, False])
             ranks = group.gather(__import__("torch").full((group.rank + 2,), float(group.rank))).tolist()
@@ -297,6 +305,23 @@ def test_a_step_that_never_returns_ends_a_trial(pool, monkeypatch):
     end = ended(pool)[-1]
     assert (end.state, end.reason) == (State.TIMED_OUT, "no step ended within 3 s: it was killed")
     wait_for(pool, 2)
+
+
+def test_a_step_that_never_returns_on_one_rank_costs_that_rank_alone(pool, monkeypatch):
+    monkeypatch.setattr(pool, "_step_limit", 2.5)
+    pool.submit(job(0, width=2, note="rank 1 is stuck"))
+    *reports, end = ended(pool)
+    assert (end.state, end.extra["ranks_lost"], curve(reports)) == (State.COMPLETED, "1 at step 1", [{"width": 1}])
+    wait_for(pool, 2)
+
+
+@pytest.mark.parametrize("limit", [0.5, 5.5, 900.0])
+def test_ranks_wait_longer_for_each_other_than_until_one_is_given_up(local_ray, limit):
+    executor = RayExecutor(None, workers=1, step_limit=limit)
+    try:
+        assert executor._options["patience"] >= 2 * limit + 60
+    finally:
+        executor.close()
 
 
 def test_a_rank_that_runs_out_of_memory_decides_the_state(pool):

@@ -61,6 +61,14 @@ def test_results_that_were_not_handed_over_are_lost():
     assert (state, reason) == (State.LOST, "rank 0 died before it had handed over its results")
 
 
+@pytest.mark.parametrize("state", [State.COMPLETED, State.PAUSED])
+def test_nobody_has_spoken_where_the_others_had_ended_before_they_knew(state):
+    """Rank 1 is told to be the first when it has ended already: it has no results."""
+    made = run([DIED, Finish(state, spoke=False), Finish(state, spoke=False)], died=[0])
+    assert made.roll.first == 1
+    assert made.outcome()[:2] == (State.LOST, "rank 0 died before it had handed over its results")
+
+
 @pytest.mark.parametrize(
     ("finishes", "cancelled", "state"),
     [

@@ -20,7 +20,8 @@ from detol.spaces.decisions import Decisions
 from detol.workers.checkpoint import unpack, unpack_optimiser
 from detol.workers.evaluate import evaluate
 from detol.workers.group import Group
-from detol.workers.train import Training, run
+from detol.workers.train import Training
+from detol.workers.training_job import run
 
 RECIPE = Recipe(batch_size=64, learning_rate=0.01)
 PARENT = chain(op("conv", channels=8), op("conv", channels=8, stride=2), op("conv", channels=8))

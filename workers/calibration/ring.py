@@ -19,7 +19,7 @@ from torch.multiprocessing.spawn import spawn
 
 from detol.errors import WorkerLost
 from detol.workers.calibration.timing import wait
-from detol.workers.elastic.connection import use_loopback
+from detol.workers.elastic.connection import choose_interface
 from detol.workers.outcome import one_line
 
 SIZES = (1024, 64 * 1024, 1024**2, 4 * 1024**2, 16 * 1024**2)
@@ -87,7 +87,7 @@ def _rank(rank: int, device: str, ranks: int, threads: int, folder: str) -> None
     if device == "cuda":
         torch.cuda.set_device(place)
         torch.zeros(1, device=place)  # the device starts before the clock does
-    use_loopback("127.0.0.1")
+    choose_interface("127.0.0.1")
     store = FileStore(f"{folder}/store", ranks)
     store.set(f"up{rank}", "1")
     store.wait([f"up{other}" for other in range(ranks)], timedelta(seconds=PATIENCE))

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -13,8 +14,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import _abort_process_group, _set_pg_timeout
 
+from detol.errors import WorkerLost
 from detol.workers.elastic.plan import Rendezvous
-from detol.workers.elastic.sockets import Address, cut, listening
+from detol.workers.elastic.sockets import Address, cut, interface, listening
 
 TCPStore: Any = dist.TCPStore  # type: ignore[attr-defined]  # torch's stubs forget it
 PrefixStore: Any = dist.PrefixStore  # type: ignore[attr-defined]  # likewise
@@ -26,6 +28,11 @@ _NCCL = {
     "TORCH_NCCL_ENABLE_MONITORING": "0",
     "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
 }
+INTERFACE = "GLOO_SOCKET_IFNAME"
+"""Environment variable with the network interface that gloo uses."""
+SLICE = 2.0
+"""Seconds between two looks whether the store of a group is still the one to join."""
+_chosen = ""
 _COLLECTIVE_WORDS = ("gloo", "NCCL", "Connection closed by peer", "TCPStore", "connectFullMesh", "Connection reset")
 
 
@@ -148,7 +155,44 @@ class Connection:
                 leave()
 
 
-def use_loopback(host: str) -> None:
-    """Let gloo use the loopback device when all ranks are on this machine: its host name may not resolve."""
-    if host in ("127.0.0.1", "localhost") and sys.platform == "linux":
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+def meet(place: Rendezvous, patience: float, superseded: Callable[[], bool]) -> Any:
+    """Return the store of a group that another process serves, once it answers.
+
+    Torch's own wait for one that does not cannot be interrupted, so it is tried in slices.
+
+    Args:
+        place: where it is served.
+        patience: seconds before that is given up; of all calls of the store too.
+        superseded: whether another group is to be formed by now.
+
+    Raises:
+        WorkerLost: it did not answer in time, or another group is to be formed.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            store = TCPStore(place.host, place.port, is_master=False, timeout=timedelta(seconds=min(SLICE, patience)))
+        except (RuntimeError, ValueError) as error:
+            if superseded():
+                raise WorkerLost("another group is to be formed") from error
+            if time.monotonic() > deadline:
+                raise WorkerLost(f"nobody answered at {place.host}:{place.port} within {patience:g} s") from error
+        else:
+            store.set_timeout(timedelta(seconds=patience))
+            return store
+
+
+def choose_interface(host: str) -> None:
+    """Let gloo use the interface by which a host is reached; one that the user names in the environment stays.
+
+    By default it takes the one that this machine's name resolves to: loopback, often, or none at all.
+    """
+    global _chosen  # of this process, as the environment is
+    name = os.environ.get(INTERFACE, "")
+    if sys.platform != "linux" or name != _chosen:
+        return
+    _chosen = interface(host)
+    if _chosen:
+        os.environ[INTERFACE] = _chosen
+    else:
+        os.environ.pop(INTERFACE, None)

@@ -6,9 +6,11 @@ Linux alone shows a process its sockets; elsewhere nothing is found.
 """
 
 import contextlib
+import fcntl
 import os
 import socket
 import stat
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
@@ -16,6 +18,8 @@ from typing import TypeAlias
 Address: TypeAlias = tuple[str, int]
 """IP address and port."""
 _OWN = Path("/proc/self/fd")
+_ADDRESS_OF = 0x8915
+"""Linux's SIOCGIFADDR (netdevice(7))."""
 
 
 def listening() -> set[Address]:
@@ -34,6 +38,19 @@ def cut(mine: set[Address], theirs: set[Address]) -> int:
                 connection.shutdown(socket.SHUT_RDWR)
                 count += 1
     return count
+
+
+def interface(host: str) -> str:
+    """Return the name of this machine's network interface towards a host; empty where that cannot be told (IPv4)."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, 9))  # chooses the way; a datagram socket sends nothing by that
+        own = probe.getsockname()[0]
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # it has no address
+                found = fcntl.ioctl(probe, _ADDRESS_OF, struct.pack("256s", name[:15].encode()))
+                if socket.inet_ntoa(found[20:24]) == own:
+                    return name
+    return ""
 
 
 def _sockets() -> Iterator[socket.socket]:

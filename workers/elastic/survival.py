@@ -158,7 +158,8 @@ class Survival:
         """Bring all survivors to the state of the one that is furthest."""
         known, last = self._known, self._last
         mine = [len(curve), position.epoch, position.step]
-        row = torch.tensor([[*mine, *astuple(known), *astuple(last)]], dtype=torch.float64)
+        apart = self._communication.apart
+        row = torch.tensor([[*mine, *astuple(known), *astuple(last), apart]], dtype=torch.float64)
         rows = self._group.gather(row).tolist()
         where = [[int(value) for value in row[:3]] for row in rows]
         best = max(where)
@@ -169,7 +170,7 @@ class Survival:
                 curve = self._unpack(payload)
                 samples, loss = (position.samples, position.loss) if position.epoch == best[1] else (0, None)
                 position = Position(best[1], best[2], loss, samples)
-        if self._communication.apart:
+        if any(row[-1] for row in rows):  # of two survivors one may have had the last message of an average
             self._meet_halfway()
         return self._shared_loss(position, rows), curve
 
@@ -213,8 +214,16 @@ class Survival:
         return [Report(int(epoch), metrics, seconds) for epoch, metrics, seconds in json.loads(facts(payload)["curve"])]
 
 
-def first_wrap(group: Group, wrap: Callable[[], nn.Module]) -> nn.Module:
+def first_wrap(group: Group, wrap: Callable[[], nn.Module], *, settles: bool) -> tuple[nn.Module, bool]:
     """Wrap a network for the first time; a rank that dies before that is left behind like one that dies later.
+
+    Args:
+        group: the ranks.
+        wrap: wraps the network.
+        settles: whether the training settles into inherited weights, as this rank sees it.
+
+    Returns:
+        The network, and whether all ranks see it so.
 
     Raises:
         WorkerLost: there is no going on.
@@ -222,7 +231,7 @@ def first_wrap(group: Group, wrap: Callable[[], nn.Module]) -> nn.Module:
     while True:
         try:
             with group.guarded():
-                return wrap()
+                return wrap(), not group.agree((not settles,))[0]
         except WorkerLost as error:
             group.reform(error, 0)
 

@@ -33,7 +33,8 @@ from detol.workers.group import Group
 from detol.workers.optim import Optimiser
 from detol.workers.process_group import ProcessGroup, Rendezvous, serve
 from detol.workers.tensors import load
-from detol.workers.train import Training, run
+from detol.workers.train import Training
+from detol.workers.training_job import run
 
 NORMED = chain(op("conv", channels=4), op("dropout", rate=0.3), op("conv", channels=6, stride=2))
 PLAIN = chain(op("conv", channels=16, norm=False), op("conv", channels=16, norm=False), op("flatten"))

@@ -233,3 +233,58 @@ def forgets(group, data, topology, recipe):
         gc.collect()
         yield (last, network() is None)
         group.begin(None)
+
+
+def hands_over(group, data, job, victim):
+    """Run a job; the victim dies while what the job ends with is made. Yields what is handed over, and who was lost."""
+    import detol.workers.train as module
+    from detol.workers.training_job import run
+
+    def fatal(call):
+        def called(*arguments):
+            if (group.generation, group.member) == (0, victim):
+                end(group)
+            return call(*arguments)
+
+        return called
+
+    for name in ("pack", "save", "gather"):
+        setattr(module, name, fatal(getattr(module, name)))
+    yield from run(job, data, group=group, stop=lambda: False)
+    yield group.lost
+
+
+def averages(group, data, topology, recipe):
+    """Train apart; rank 2 dies in an average whose last message rank 0 gets and rank 1 does not (local SGD)."""
+    import torch.distributed as dist
+
+    from detol.workers.train import Training
+
+    training = Training(topology, data, recipe, epochs=2, seed=3, group=group)
+    communication = training._communication
+    inner = communication.settle
+
+    def settle():
+        first = communication.apart and group.generation == 0
+        if first and group.member == 1:
+            dist.all_reduce(torch.cat([p.detach().flatten() for p in communication.parameters]))
+            raise RuntimeError("[gloo] Connection closed by peer")
+        inner()
+        if first and group.member == 2:
+            end(group)
+
+    communication.settle = settle
+    yield from training.reports()
+    yield torch.cat([parameter.detach().flatten() for parameter in training.model.parameters()]).numpy()
+    yield group.lost
+
+
+def inherits(group, data, topology, recipe, parent, victim):
+    """Train from a parent's weights; the victim dies before the first step."""
+    from detol.workers.train import Training
+
+    if group.rank == victim:
+        end(group)
+    training = Training(topology, data, recipe, epochs=2, seed=3, group=group, parent=parent)
+    yield from training.reports()
+    yield group.lost

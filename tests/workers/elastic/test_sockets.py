@@ -1,8 +1,11 @@
 """Connections of this process, cut by where they go, while others stay."""
 
 import socket
+import sys
 
-from detol.workers.elastic.sockets import cut, listening
+import pytest
+
+from detol.workers.elastic.sockets import cut, interface, listening
 
 
 def pair():
@@ -32,3 +35,9 @@ def test_sockets_that_go_nowhere_do_no_harm():
     unconnected = socket.socket()
     assert cut({("127.0.0.1", 1)}, {("127.0.0.1", 1)}) == 0
     unconnected.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="interfaces are told apart on Linux alone")
+def test_the_interface_towards_this_machine_is_loopback_and_towards_nowhere_none():
+    assert interface("127.0.0.1") == "lo"
+    assert interface("no-such-host.invalid") == ""

@@ -5,14 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 
 from detol.graph.ops import op
 from detol.graph.topology import chain
 from detol.search.recipe import Recipe
-from detol.search.records import Report
+from detol.search.records import Candidate, Job, Origin, Report, Transfer
+from detol.spaces.decisions import Decisions
 from detol.workers.elastic.local import LocalRanks
-from detol.workers.train import train
+from detol.workers.entry import Paused
+from detol.workers.train import Training, train
 
 ENTRY = f"{Path(__file__).with_name('entries.py')}:trains"
 PLAIN = chain(op("conv", channels=4, norm=False), op("conv", channels=8, stride=2, norm=False))
@@ -115,6 +118,69 @@ def test_ways_that_remember_something_go_on(digits, communication):
             assert one.metrics["val_loss"] == pytest.approx(two.metrics["val_loss"], abs=0.03)
     assert quiet[0][-1].metrics["val_loss"] < quiet[0][0].metrics["val_loss"] - 0.03
     np.testing.assert_array_equal(last[1]["state"], last[2]["state"])
+
+
+def words(width, name, *arguments):
+    """Run an entry on so many ranks; return what each said, without how it ended."""
+    ranks = LocalRanks(width, ENTRY.replace(":trains", f":{name}"), *arguments)
+    said = {rank: [] for rank in range(width)}
+    try:
+        for word in ranks:
+            assert not word.failure
+            if not word.done:
+                said[word.rank].append(word.item)
+    finally:
+        ranks.close()
+    return said
+
+
+def handed(item):
+    """Return the network's tensors in what a job ends with."""
+    tensors = safetensors.torch.load(item.checkpoint if isinstance(item, Paused) else item)
+    mine = {name: tensor for name, tensor in tensors.items() if not name.startswith(("optimiser.", "communication."))}
+    return {name.removeprefix("model."): tensor for name, tensor in mine.items()}
+
+
+@pytest.mark.parametrize(
+    ("until", "communication", "victim"), [(0, "plain", 0), (1, "plain", 0), (1, "topk:0.2", 0), (1, "topk:0.2", 2)]
+)
+def test_what_a_job_ends_with_is_handed_over_by_a_survivor(digits, until, communication, victim):
+    recipe = Recipe(batch_size=200, communication=communication)
+    job = Job(0, Candidate(Decisions(), PLAIN, Origin.SAMPLE), recipe, 2, seed=3, width=3, until=until)
+    quiet, disturbed = words(3, "hands_over", digits, job, -1), words(3, "hands_over", digits, job, victim)
+    first = min({0, 1, 2} - {victim})
+    found, wanted = handed(disturbed[first][-2]), handed(quiet[0][-2])
+    assert found.keys() == wanted.keys()
+    for name, tensor in wanted.items():
+        torch.testing.assert_close(found[name], tensor, rtol=0.0, atol=0.0, msg=name)
+    last = until or 2
+    for rank in {0, 1, 2} - {victim}:
+        assert disturbed[rank][-1] == (f"{victim} at step {last * steps(digits)}",)
+        assert [item.epoch for item in disturbed[rank] if isinstance(item, Report)] == list(range(1, last + 1))
+    assert not [item for item in disturbed[3 - first - victim] if isinstance(item, bytes)]
+
+
+def test_of_survivors_one_of_whom_has_had_an_average_already_both_average(digits):
+    """Else one would wait in a call that the other does not make."""
+    said = words(3, "averages", digits, PLAIN, Recipe(batch_size=200, communication="local_sgd:2", warmup=0.1))
+    for rank in (0, 1):
+        assert len(said[rank][-1]) == 1
+        assert said[rank][-1][0].startswith("2 at step ")
+    np.testing.assert_array_equal(said[0][-2], said[1][-2])
+
+
+def test_a_child_goes_on_when_a_rank_dies_before_its_first_step(digits):
+    recipe = Recipe(batch_size=200)
+    parent = Training(PLAIN, digits, recipe, epochs=1, seed=1)
+    assert len(list(parent.reports())) == 1
+    rule = (PLAIN, parent.weights(), Transfer(0, rule="match"))
+    alone = list(Training(PLAIN, digits, recipe, epochs=2, seed=3, parent=rule).reports())
+    said = words(3, "inherits", digits, PLAIN, recipe, rule, 2)
+    for rank in (0, 1):
+        *curve, lost = said[rank]
+        assert lost == ("2 at step 0",)
+        for one, two in zip(curve, alone, strict=True):
+            assert one.metrics["val_loss"] == pytest.approx(two.metrics["val_loss"], abs=1e-4)
 
 
 def test_a_group_that_stays_open_holds_nothing_of_a_training_that_is_over(digits):
