@@ -100,6 +100,57 @@ def test_bad_data_are_one_line_and_nothing_is_written(
         assert part in line
 
 
+@pytest.mark.parametrize("command", ["search", "describe", "pack", "plan"])
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("limit=abc", "option limit of data must be a whole number or none, got 'abc'"),
+        ("limit=100.5", "option limit of data must be a whole number or none, got 100.5"),
+        ("limit=true", "option limit of data must be a whole number or none, got True"),
+        ("validation=abc", "option validation of data must be a number, got 'abc'"),
+        ("validation=NaN", "validation must be a share in (0, 1), got nan"),
+        ("test=[]", "option test of data must be a number, got []"),
+        ("seed=abc", "option seed of data must be a whole number, got 'abc'"),
+        ("seed=-1", "seed must be at least 0, got -1"),
+        ("kind=3", "option kind of data must be text, got 3"),
+        ("header=1", "option header of data must be text, got 1"),
+        ("task=null", "option task of data must be text, got None"),
+        ("variables=x", "option variables of data must be names by role, got 'x'"),
+        ("resize=3", "resize must be HEIGHTxWIDTH in pixels, such as 32x32, got 3"),
+    ],
+)
+def test_options_of_another_type_are_one_line(call: Call, tmp_path: Path, command: str, option: str, told: str) -> None:
+    arguments = {
+        "search": ["search", "--data", "iris", *QUICK],
+        "describe": ["data", "describe", "iris"],
+        "pack": ["data", "pack", "iris", "--to", "iris.pack"],
+        "plan": ["plan", "--data", "iris", "--machine", "guess-cpu"],
+    }[command]
+    assert told in refused(call, tmp_path, *arguments, "--set", f"data.{option}")
+
+
+@pytest.mark.parametrize("option", ["variables=x", "seed=abc", "limit=100.5", "shuffle=3", "copy=maybe"])
+def test_options_of_another_type_for_a_packed_file(call: Call, tmp_path: Path, option: str) -> None:
+    assert call("data", "pack", "iris", "--to", "iris.pack")[0] == 0
+    told = f"option {option.partition('=')[0]} of data must be"
+    assert told in refused(call, tmp_path, "data", "describe", "iris.pack", "--set", f"data.{option}")
+
+
+@pytest.mark.parametrize("command", ["describe", "pack"])
+def test_targets_that_training_cannot_hold(call: Call, tmp_path: Path, command: str) -> None:
+    np.savez(tmp_path / "data.npz", x=np.random.default_rng(0).normal(size=(40, 5)), y=np.arange(40) * 1e38)
+    arguments = [command, "data.npz", *(["--to", "a.pack"] if command == "pack" else [])]
+    line = refused(call, tmp_path, "data", *arguments)
+    assert "at most 3.4e+38 in size: 'y' is 4e+38 in row 4 (from 0) of the train part, the first of 36" in line
+
+
+def test_ranks_with_less_than_two_samples_each(call: Call, tmp_path: Path) -> None:
+    six = ["--data", "iris", "--set", "data.limit=10", "--set", "data.validation=0.4"]
+    ranks = ["--space", "tiny", "--tracking", "off", "--workers", "4", "--ranks", "4"]
+    line = refused(call, tmp_path, "search", *six, *ranks)
+    assert "--ranks must be at most half of the training samples, 2 for each rank, got 4 for 6: --ranks 3" in line
+
+
 def test_ragged_images_are_scaled_where_that_is_asked_for(call: Call, tmp_path: Path) -> None:
     path = ragged(tmp_path)
     code, out, _ = call("data", "describe", path, "--resize", "8x8", "--json")

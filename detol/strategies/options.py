@@ -5,16 +5,11 @@ from inspect import Parameter
 from typing import Any, TypeVar
 
 from detol.errors import UsageError
+from detol.search.option_types import check_types
+
+__all__ = ["check_types", "checked", "positive", "share", "whole"]
 
 Made = TypeVar("Made")
-
-_KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
-    "bool": ((bool,), "true or false"),
-    "int": ((int,), "a whole number"),
-    "float": ((int, float), "a number"),
-    "str": ((str,), "text"),
-    "None": ((type(None),), "none"),
-}
 
 
 def whole(name: str, value: object, low: int) -> None:
@@ -62,33 +57,3 @@ def checked(
         raise UsageError(f"{owner}: {error}") from None
     check_types(owner, parameters, options)
     return made
-
-
-def check_types(owner: str, parameters: Mapping[str, Parameter], options: Mapping[str, Any]) -> None:
-    """Refuse an option whose value is of another type than its parameter is declared with.
-
-    Only declarations of ``bool``, ``int``, ``float``, ``str``, ``None`` and unions of these say what a person can give;
-    what others take, and ranges, their owner checks.
-
-    Args:
-        owner: whose options they are, for the message.
-        parameters: of its signature.
-        options: by name; those that are no parameters are passed over.
-
-    Raises:
-        UsageError: a value of another type.
-    """
-    for name, value in options.items():
-        declared = getattr(parameters.get(name), "annotation", Parameter.empty)
-        text = declared.__name__ if isinstance(declared, type) else str(declared)
-        kinds = [kind.strip() for kind in text.split("|")]
-        if any(kind not in _KINDS for kind in kinds):
-            continue
-        if not any(_is(value, _KINDS[kind][0]) for kind in kinds):
-            wanted = " or ".join(_KINDS[kind][1] for kind in kinds)
-            raise UsageError(f"option {name} of {owner} must be {wanted}, got {value!r}")
-
-
-def _is(value: Any, kinds: tuple[type, ...]) -> bool:
-    """Return whether a value is of one of some types; to Python ``True`` is a whole number too."""
-    return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,8 @@ def size_of(resize: "str | Sequence[int] | None") -> tuple[int, int] | None:
     """
     if resize is None:
         return None
-    parts: Any = resize.lower().split("x") if isinstance(resize, str) else resize
     try:
-        height, width = (int(part) for part in parts)
+        height, width = map(int, resize.lower().split("x")) if isinstance(resize, str) else map(index, resize)
     except (ValueError, TypeError):
         height = width = 0
     if height < 1 or width < 1:

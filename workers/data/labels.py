@@ -43,7 +43,8 @@ def encode(raw: Mapping[str, Array], task: str, names: Sequence[str] | None, tar
         target: what the labels are called, for messages.
 
     Raises:
-        DataError: one class or value only, infinite numbers, text for a regression, a class that only the test has.
+        DataError: one class or value only, numbers that are not finite in float32, text for a regression, a class that
+            only the test has.
     """
     flat = {part: _flat(values, target) for part, values in raw.items()}
     kept = {part: ~missing(values) for part, values in flat.items()}
@@ -62,8 +63,9 @@ def encode(raw: Mapping[str, Array], task: str, names: Sequence[str] | None, tar
     if task == "auto":
         task = _task(numbers)
     if task == "regression":
-        quantities = {part: _quantity(part_values, target) for part, part_values in values.items()}
-        if np.ptp(np.concatenate([quantities[part] for part in quantities if part != "test"])) == 0:
+        quantities = {part: _quantity(flat[part], kept[part], part, target) for part in values}
+        fitted_to = np.concatenate([quantities[part] for part in quantities if part != "test"])
+        if fitted_to.min() == fitted_to.max():
             raise DataError(f"a target must vary: all of {target!r} are {fitted[0]}; name another target")
         return Labels(task, (), quantities, kept, tuple(notes))
     if task != "classification":
@@ -136,14 +138,23 @@ def _task(numbers: Array | None) -> str:
     return "classification" if _whole(distinct) and few and 2 * len(distinct) <= len(numbers) + 2 else "regression"
 
 
-def _quantity(values: Array, target: str) -> Array:
+def _quantity(labels: Array, kept: Array, part: str, target: str) -> Array:
+    """Return the kept labels of a part as float32, in which networks are trained; rows are counted with the others."""
+    values = labels[kept]
     numbers = _numbers(_plain(values))
     if numbers is None:
         sample = next((v for v in values.tolist() if _numbers(np.array([v], dtype=object)) is None), values.tolist()[0])
         raise DataError(f"regression needs numbers: {target!r} holds {sample!r}; use the task classification")
-    if not np.isfinite(numbers).all():
-        raise DataError(f"a target must be finite: {target!r} holds an infinite number; drop those rows")
-    return numbers.astype(np.float32)
+    with np.errstate(over="ignore"):
+        narrow = numbers.astype(np.float32)
+    strange = np.flatnonzero(~np.isfinite(narrow))
+    if len(strange):
+        first, row = numbers[strange[0]], np.flatnonzero(kept)[strange[0]]
+        raise DataError(
+            f"a target must be finite, at most {np.finfo(np.float32).max:.1e} in size: {target!r} is {first:g} in row"
+            f" {row} (from 0) of the {part} part, the first of {len(strange)}; drop those rows, or scale the target"
+        )
+    return np.asarray(narrow)
 
 
 def _whole(numbers: Array | None) -> bool:

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from detol.errors import DataError, unknown
-from detol.workers.data import builtin, csvfile, folder, packed
+from detol.errors import DataError
+from detol.workers.data import builtin, folder, packed
 from detol.workers.data.assemble import assemble
 from detol.workers.data.dataset import Dataset
-from detol.workers.data.raw import KINDS, TASKS, Array, Raw
+from detol.workers.data.options import checked
+from detol.workers.data.raw import Array, Raw
 from detol.workers.data.sink import Sink
 from detol.workers.data.spool import Spool
 
@@ -62,7 +63,7 @@ def read(
         validation: share of the training rows that validate, in (0, 1), where the source has no such part.
         test: share of the rows held out for the test, in [0, 1), where the source has no test part. These rows do not
             depend on ``seed`` or ``limit``.
-        seed: of the validation split and of the draw by ``limit``.
+        seed: of the validation split and of the draw by ``limit``, >= 0.
         limit: most samples for training and validation together, drawn with the classes' shares; None for all.
         task: ``classification``, ``regression`` or ``auto`` (see :func:`detol.workers.data.labels.encode`).
         resize: (height, width) or ``HxW`` to which the images of a folder are scaled.
@@ -75,7 +76,7 @@ def read(
     Raises:
         DataError: whatever is wrong with the source or the arguments, in one line with the remedy.
     """
-    given: dict[str, Any] = {
+    options = {
         "target": target,
         "kind": kind,
         "header": header,
@@ -87,8 +88,8 @@ def read(
         "task": task,
         "resize": resize,
     }
-    if not isinstance(copy, bool):
-        raise DataError(f"data.copy must be true or false, got {copy!r}")
+    given = checked({**options, "copy": copy, "shuffle": shuffle})
+    copy, shuffle = given.pop("copy"), given.pop("shuffle")
     if packed.is_pack(source):
         return packed.read(Path(str(source)), given, copy=copy, shuffle=shuffle)
     if copy or shuffle != "auto":
@@ -115,6 +116,8 @@ def streamed(
 ) -> Dataset:
     """Read, split and measure a data set whose samples go to a ``sink`` block by block; without one, as :func:`read`.
 
+    Options are as :func:`~detol.workers.data.options.checked` returns them.
+
     Args:
         source: as for :func:`read`, packed files apart. Samples of built-in sets and of mappings are in memory anyway.
         kept: what the source needs while it is read.
@@ -131,19 +134,8 @@ def streamed(
         resize: of images.
 
     Raises:
-        DataError: as :func:`read`.
+        DataError: whatever is wrong with the source, in one line.
     """
-    for name, value, known in (("kind", kind, KINDS), ("task", task, TASKS)):
-        if value not in (*known, "auto"):
-            raise unknown(name, value, (*known, "auto"), DataError)
-    if header not in csvfile.HEADERS:
-        raise unknown("header", header, csvfile.HEADERS, DataError)
-    if not 0 < validation < 1:
-        raise DataError(f"validation must be a share in (0, 1), got {validation!r}; a search chooses by it")
-    if not 0 <= test < 1:
-        raise DataError(f"test must be a share in [0, 1), got {test!r}")
-    if limit is not None and limit < 1:
-        raise DataError(f"limit must be at least 1 sample, got {limit!r}")
     raw = _raw(source, target, header, variables, folder.size_of(resize), kept)
     about = {"source": "arrays" if isinstance(source, Mapping) else str(source)}
     shares: dict[str, Any] = {"validation": validation, "test": test, "seed": seed, "limit": limit}

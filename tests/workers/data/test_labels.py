@@ -103,6 +103,16 @@ def test_refused(values: Any, task: str, message: str) -> None:
         of(values, task)
 
 
+def test_a_target_must_be_finite_as_it_is_trained() -> None:
+    beyond = [np.nan, 0.5, 1e38, 4e38, -4e38, np.inf]  # float32 ends at 3.4e38
+    with pytest.raises(DataError, match=r"'y' is 4e\+38 in row 3 \(from 0\) of the train part, the first of 3; drop"):
+        of(beyond, "regression")
+    with pytest.raises(DataError, match=r"'y' is inf in row 1 \(from 0\) of the test part, the first of 1; drop"):
+        of([0.5, 1.5], "regression", test=[0.5, np.inf])
+    largest = float(np.finfo(np.float32).max)
+    assert of([-largest, 0.5, largest], "regression").y["train"].tolist() == [-largest, 0.5, largest]
+
+
 def test_a_regression_keeps_its_units() -> None:
     labels = of(["1.5", "-2", "1e3"], "regression")
     assert labels.y["train"].tolist() == [1.5, -2, 1000]

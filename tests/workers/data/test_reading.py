@@ -26,11 +26,22 @@ GOOD = {"x": np.random.default_rng(0).normal(size=(40, 5)), "y": np.arange(40) %
         ({"limit": 9}, "limit must be between 10 .* and the 32 samples that train and validate, got 9"),
         ({"limit": 33}, "limit must be between 10 .* got 33"),
         ({"validation": 0.001}, "validation split needs samples"),
+        ({"seed": -1}, "seed must be at least 0, got -1"),
+        ({"target": 1.5}, "option target of data must be text or a whole number or none, got 1.5"),
+        ({"resize": [8.5, 8]}, r"resize must be HEIGHTxWIDTH in pixels, such as 32x32, got \[8.5, 8\]"),
+        ({"variables": {"x": 3}}, r"option variables of data must be names by role, got {'x': 3}"),
     ],
 )
 def test_options_are_checked(options: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         read(GOOD, **options)
+
+
+@pytest.mark.parametrize("limit", [20, 20.0, np.int64(20), np.float32(20)])
+def test_numbers_may_be_numpys_and_whole_ones_written_otherwise(limit: Any) -> None:
+    data = read(GOOD, limit=limit, seed=np.int64(3), validation=np.float64(0.25))
+    assert data.digest == read(GOOD, limit=20, seed=3, validation=0.25).digest
+    assert len(data.train) + len(data.validation) == 20
 
 
 def test_missing_files_name_near_ones(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@
     4096   arrays, each at a multiple of 4096 bytes, little-endian, in C order
     ...    header: JSON, with offset, shape, type and hash of each array, and what else a data set is
 
-The preamble is written last: a file that was not finished has no magic. Its size and the hash of its header are looked
-at whenever it is opened, the hashes of the arrays before a search uses it and by ``detol data verify``.
+The preamble is written last: a file that was not finished has no magic. Its size, and its header's place and hash, are
+looked at whenever it is opened, the hashes of the arrays before a search uses it and by ``detol data verify``.
 """
 
 import hashlib
@@ -126,7 +126,7 @@ def preamble(header: bytes, offset: int) -> bytes:
 
 
 def read_header(path: Path) -> Header:
-    """Read the header of a file, checking its magic, version, size and hash.
+    """Read the header of a file, checking its magic, version, size, place and hash.
 
     Raises:
         DataError: whatever is wrong, in one line.
@@ -150,6 +150,11 @@ def read_header(path: Path) -> Header:
                 )
             if there != size:
                 raise _cut(path, there, size)
+            if offset < PREAMBLE.size or offset + length != size:  # no hash covers them
+                raise DataError(
+                    f"the header of a packed file must be the last of its {size:,} bytes: that of {path} is said to"
+                    f" have {length:,} from byte {offset:,} on, it is damaged; copy it or pack the data again"
+                )
             file.seek(offset)
             text = file.read(length)
     except OSError as error:

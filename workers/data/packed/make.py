@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from detol.errors import DataError, unknown
+from detol.workers.data.options import checked
 from detol.workers.data.packed.layout import read_header
 from detol.workers.data.packed.reader import SUFFIX, Pack, defaults, is_pack, normal, opened
 from detol.workers.data.packed.reference import Reference
@@ -47,12 +48,12 @@ def pack(
     for name in given:
         if name not in usual:
             raise unknown("option of data", name, usual, DataError)
+    given = checked({**usual, **given})
     _place(path, replace=replace)
     if is_pack(source):
         raise DataError(f"what is packed must not be packed yet: {source} is; copy it, or pack its source again")
     if encoded and (isinstance(source, Mapping) or not Path(source).is_dir()):
         raise DataError(f"only a folder of images can stay encoded, {source} is none: leave --encoded out")
-    given = {**usual, **given}
     try:
         with Spool(path.parent) as spool, Writer(path, spool, encoded=encoded, progress=progress) as writer:
             dataset = streamed(source, spool, writer, **given)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from detol.errors import UsageError
-from detol.strategies.options import check_types
+from detol.errors import DataError, UsageError
+from detol.search.option_types import check_types
 
 
 def takes(
@@ -56,3 +56,8 @@ def test_another_type_is_refused_with_option_value_and_rule(name: str, value: An
     with pytest.raises(UsageError) as caught:
         check_types("guided", PARAMETERS, {name: value})
     assert str(caught.value) == f"option {name} of guided must be {wanted}, got {value!r}"
+
+
+def test_the_error_is_that_of_the_owner() -> None:
+    with pytest.raises(DataError, match="option count of data must be a whole number, got 'foo'"):
+        check_types("data", PARAMETERS, {"count": "foo"}, DataError)
