@@ -24,7 +24,7 @@ def machine(
     Args:
         device: ``cpu`` or ``cuda``.
         ranks: how many workers it has.
-        precision: of products: ``float32`` or ``bfloat16``.
+        precision: of products, as a recipe names it.
         again: measure it even if it was measured before.
         say: called with a line about what is measured.
 

@@ -65,28 +65,35 @@ def subjects(model: str, data: str, space: str, db: str, options: dict[str, dict
 
 
 def machine(
-    name: str, device: str, workers: int, precision: str, *, again: bool, say: Callable[[str], None]
+    name: str, device: str | None, workers: int | None, precision: str, *, again: bool, say: Callable[[str], None]
 ) -> Machine:
     """Return the machine of that name: ``cached`` is this one, measured now if it was not before.
 
     Args:
         name: ``cached``, a preset, or a JSON file.
-        device: of this machine: ``auto``, ``cpu`` or ``cuda``.
-        workers: ranks of this machine; 0: one for each core or GPU.
+        device: of this machine: ``auto``, ``cpu`` or ``cuda``; ``None``, where nobody said: ``auto``.
+        workers: ranks of this machine; 0, or ``None`` where nobody said: one for each core or GPU.
         precision: of the products, for this machine.
         again: whether this machine is measured anew.
         say: called with a line about what is measured.
 
     Raises:
-        UsageError: an unknown name, workers below 0, or a file that holds no machine.
+        UsageError: an unknown name, workers below 0, a file that holds no machine, or another machine than this one
+            where a device, workers or a measurement of this one was asked for.
     """
-    if workers < 0:
+    if workers is not None and workers < 0:
         raise UsageError(f"--workers must be >= 1, or 0 for one for each core or GPU, got {workers}")
     if name == "cached":
-        place = calibrated.where(device)
+        place = calibrated.where(device or "auto")
         return calibrated.machine(place, workers or defaults.workers(place), precision=precision, again=again, say=say)
-    if again:
-        raise UsageError(f"--recalibrate measures this machine, got --machine {name}: leave one of them out")
+    here = {
+        "--recalibrate measures": again,
+        "--device is of": device is not None,
+        "--workers are ranks of": workers is not None,
+    }
+    for told, given in here.items():
+        if given:
+            raise UsageError(f"{told} this machine, got --machine {name}: leave one of them out")
     if name not in PRESETS and (Path(name).suffix or Path(name).exists()):
         return machines.read(Path(name))
     return preset(name)

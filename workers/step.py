@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import traceback
 from collections.abc import Callable, Iterator
 
 import torch
@@ -66,7 +67,7 @@ def memory_faults(advice: Callable[[], str] = str) -> Iterator[None]:
     """Raise :class:`OutOfMemory` for whatever torch, Python or the C++ library raise when memory runs out.
 
     Args:
-        advice: says what to do, where that is known.
+        advice: says what to do, where that is known; called when what failed holds no memory any more.
     """
     try:
         yield
@@ -74,6 +75,15 @@ def memory_faults(advice: Callable[[], str] = str) -> Iterator[None]:
         raise
     except (MemoryError, RuntimeError, OSError) as error:
         if exhausted(error):
+            _let_go(error)
             remedy = advice()
             raise OutOfMemory(one_line(f"{remedy + ': ' if remedy else ''}{type(error).__name__}: {error}")) from error
         raise
+
+
+def _let_go(error: BaseException) -> None:
+    """Let go of what the calls that failed still hold: the activations of a step, above all."""
+    failed: BaseException | None = error
+    while failed is not None:
+        traceback.clear_frames(failed.__traceback__)
+        failed = failed.__context__

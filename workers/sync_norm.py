@@ -8,29 +8,105 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
 
-class _Sum(torch.autograd.Function):
-    """Elementwise sum over the ranks; each rank's part moves every rank's loss, so the gradients are summed too."""
+class _Normal(torch.autograd.Function):
+    """Values normalised by the statistics of all ranks, scaled and shifted; one message each way.
+
+    Each rank's samples move every rank's loss, so the sums of the gradients are those of all ranks too.
+    """
 
     @staticmethod
-    def forward(ctx: Any, part: Tensor, group: "dist.ProcessGroup") -> Tensor:
+    def forward(
+        ctx: Any,
+        input: Tensor,  # noqa: A002  the name in torch
+        weight: Tensor | None,
+        bias: Tensor | None,
+        eps: float,
+        group: "dist.ProcessGroup",
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        value = _exact(input)
+        axes, shape = _others(value)
+        count = value.numel() // value.shape[1]
+        own = value.sum(axes) / max(1, count)
+        centred = value - own.view(shape)
+        part = torch.cat([own, centred.square().sum(axes), own.new_full((1,), count)])
+        mean, variance, total = _combined(_gathered(part, group))
+        beside, rate = own - mean, torch.rsqrt(variance + eps)
+        normal = (centred + beside.view(shape)) * rate.view(shape)
+        if weight is not None and bias is not None:
+            normal = normal * weight.view(shape) + bias.view(shape)
+        ctx.save_for_backward(input, weight, own, beside, rate, total)
         ctx.group = group
-        total = part.clone()
-        dist.all_reduce(total, group=group)
-        return total
+        ctx.mark_non_differentiable(mean, variance, total)
+        return normal.to(input.dtype), mean, variance, total
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, None]:
-        total = gradients[0].contiguous().clone()
-        dist.all_reduce(total, group=ctx.group)
-        return total, None
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:
+        input, weight, own, beside, rate, total = ctx.saved_tensors  # noqa: A001
+        gradient = _exact(gradients[0])
+        axes, shape = _others(gradient)
+        normal = ((_exact(input) - own.view(shape)) + beside.view(shape)) * rate.view(shape)
+        shifts, scales = gradient.sum(axes), (gradient * normal).sum(axes)
+        moved = None
+        if ctx.needs_input_grad[0]:
+            sums = torch.cat([shifts, scales])
+            dist.all_reduce(sums, group=ctx.group)
+            # Ioffe and Szegedy 2015, section 3, with both terms of the mean and the variance taken together:
+            # dL/dx = w / sigma (g - mean(g) - normal mean(g normal)).
+            shift, scale = (sums / total).view(2, -1)
+            moved = gradient - shift.view(shape) - normal * scale.view(shape)
+            moved = (moved * (rate if weight is None else rate * weight).view(shape)).to(input.dtype)
+        return moved, *((None, None) if weight is None else (scales, shifts)), None, None
 
 
-def _summed(part: Tensor, group: "dist.ProcessGroup") -> Tensor:
-    total: Tensor = _Sum.apply(part, group)  # type: ignore[no-untyped-call]
-    return total
+def _exact(values: Tensor) -> Tensor:
+    """Return values in 32 bit, or in 64 where they are."""
+    return values if values.dtype is torch.float64 else values.float()
+
+
+def _others(values: Tensor) -> tuple[list[int], list[int]]:
+    """Return all axes but that of the channels, and the shape in which a number a channel meets the values."""
+    return [0, *range(2, values.dim())], [1, values.shape[1], *[1] * (values.dim() - 2)]
+
+
+def _gathered(part: Tensor, group: "dist.ProcessGroup") -> Tensor:
+    """Return the parts of all ranks, (ranks, numbers), the same to the bit on each.
+
+    By a sum in which each rank has a row of its own: gloo adds up what lies on a GPU too, and a recorded step may hold
+    it.
+    """
+    parts = part.new_zeros((dist.get_world_size(group), len(part)))
+    parts[dist.get_rank(group)] = part
+    dist.all_reduce(parts, group=group)
+    return parts
+
+
+def _combined(parts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return mean (C,), variance (C,) and number of samples (1,) of all, from those of parts.
+
+    Chan, Golub and LeVeque 1979 (Stanford STAN-CS-79-773, equations 2.1), for any number of parts: sums of squared
+    deviations from each part's own mean add up, and so do n (mean - mean of all)^2. Unlike E[x^2] - E[x]^2 no large
+    numbers cancel where the mean is large against the deviation.
+
+    Args:
+        parts: (ranks, 2 C + 1): means, sums of squared deviations from them, and how many samples they are of.
+    """
+    channels = parts.shape[1] // 2
+    means, squares, counts = parts[:, :channels], parts[:, channels:-1], parts[:, -1:]
+    total = counts.sum(0)
+    mean = means[0] + (counts * (means - means[0])).sum(0) / total
+    variance = (squares + counts * (means - mean).square()).sum(0) / total
+    return mean, variance, total
+
+
+def _normal(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return normalised values, and of all ranks the mean, the variance and the number of samples."""
+    found: tuple[Tensor, Tensor, Tensor, Tensor] = _Normal.apply(*arguments)  # type: ignore[no-untyped-call]
+    return found
 
 
 class SyncNorm(_BatchNorm):
@@ -54,25 +130,15 @@ class SyncNorm(_BatchNorm):
         """Normalise with the statistics of all ranks in training, with the running ones in evaluation."""
         if not self.training or self.alone:
             return super().forward(input)
-        axes = [0, *range(2, input.dim())]
-        value = input.float()
-        count = value.new_full((1,), value.numel() / value.shape[1])
-        sums = _summed(torch.cat([value.sum(axes), value.square().sum(axes), count]), self.group)
-        channels = value.shape[1]
-        total = sums[-1]
-        mean = sums[:channels] / total
-        variance = (sums[channels:-1] / total - mean.square()).clamp_min(0)
+        normal, mean, variance, total = _normal(input, self.weight, self.bias, self.eps, self.group)
         if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
             with torch.no_grad():
                 self.num_batches_tracked.add_(1)
                 rate = self.momentum if self.momentum is not None else 1 / float(self.num_batches_tracked)
-                self.running_mean.lerp_(mean.detach(), rate)
-                self.running_var.lerp_(variance.detach() * (total / (total - 1)), rate)
-        shape = [1, channels, *[1] * (input.dim() - 2)]
-        normal = (value - mean.view(shape)) * torch.rsqrt(variance + self.eps).view(shape)
-        if self.affine:
-            normal = normal * self.weight.view(shape) + self.bias.view(shape)
-        return normal.to(input.dtype)
+                self.running_mean.lerp_(mean.to(self.running_mean.dtype), rate)
+                unbiased = variance * (total / (total - 1).clamp_min(1))
+                self.running_var.lerp_(unbiased.to(self.running_var.dtype), rate)
+        return normal
 
 
 def synchronise_norms(module: nn.Module, group: "dist.ProcessGroup") -> nn.Module:

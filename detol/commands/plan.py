@@ -27,12 +27,16 @@ def plan(
     ] = "cached",
     strong: Annotated[bool, Option("--strong", help="Only strong scaling: one batch divided among the ranks.")] = False,
     weak: Annotated[bool, Option("--weak", help="Only weak scaling: a batch for each rank.")] = False,
-    compression: Annotated[float, Option("--compression", help="How many times fewer bytes are sent.")] = 1.0,
+    compression: Annotated[
+        float | None, Option("--compression", help="How many times fewer bytes are sent (default: by the recipe).")
+    ] = None,
     storage: Annotated[
         str, Option("--storage", help="MB/s at which samples are read, or measured (default: data are in memory).")
     ] = "",
-    device: Annotated[str, Option("--device", help="Of this machine: auto, cpu or cuda.")] = "auto",
-    workers: Annotated[int, Option("--workers", help="Ranks of this machine (0: one a core or GPU).")] = 0,
+    device: Annotated[str | None, Option("--device", help="Of this machine: auto (default), cpu or cuda.")] = None,
+    workers: Annotated[
+        int | None, Option("--workers", help="Ranks of this machine (default, or 0: one a core or GPU).")
+    ] = None,
     measure: Annotated[
         bool, Option("--measure", help="Also time a step of each network on one rank here: the model adds the others.")
     ] = False,
@@ -51,7 +55,7 @@ def plan(
 
     widths = planning.widths(ranks)
     planning.check_batch(batch)
-    if device not in ("auto", "cpu", "cuda"):
+    if device not in (None, "auto", "cpu", "cuda"):
         raise unknown("device", device, ("auto", "cpu", "cuda"))
     if to is not None:
         picture.check(to)
@@ -75,6 +79,7 @@ def plan(
                 widths=widths,
                 mode=mode,
                 compression=compression,
+                communication=subject.recipe.communication,
                 measured=planning.timed(subject, samples, timed, where, weak=mode == WEAK) if measure else None,
             )
             for mode in modes
@@ -115,9 +120,11 @@ def _bandwidth(storage: str) -> float:
 
 def _title(plan: "Plan", machine: "Machine") -> str:
     work = plan.work
+    way = "" if plan.communication in ("", "plain") else f", gradients by {plan.communication}"
     return (
         f"{work.name}: {work.params:,} parameters ({work.gradient_bytes / 1e6:,.1f} MB of gradients), "
-        f"{work.multiply_adds / 1e6:,.1f} M multiply-adds; {plan.mode} scaling of batch {plan.batch} on {machine.name}"
+        f"{work.multiply_adds / 1e6:,.1f} M multiply-adds; {plan.mode} scaling of batch {plan.batch}{way} "
+        f"on {machine.name}"
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from detol.errors import UsageError
+from detol.scaling.compression import factor
 from detol.scaling.machine import Machine
 from detol.scaling.step import Step, sent_bytes, step
 from detol.scaling.work import Work
@@ -30,6 +31,7 @@ class Row:
         speedup: samples a second against one rank.
         efficiency: of the ideal, in [0, 1].
         sent: bytes that each rank sends in a step.
+        compression: how many times fewer these are than a plain exchange in 32 bit sends.
     """
 
     step: Step
@@ -37,6 +39,7 @@ class Row:
     speedup: float
     efficiency: float
     sent: float
+    compression: float
 
     def as_dict(self) -> dict[str, Any]:
         """Return it flat; seconds of a step and of its parts."""
@@ -51,6 +54,7 @@ class Row:
             "efficiency": self.efficiency,
             "bound": self.step.bound,
             "bytes_sent": self.sent,
+            "compression": self.compression,
             **parts,
         }
 
@@ -61,6 +65,8 @@ class Plan:
 
     Args:
         mode: ``strong`` (one batch divided) or ``weak`` (a batch for each rank).
+        communication: how gradients are exchanged, as a recipe names it; empty where a compression was given instead.
+        compression: how many times fewer bytes two ranks send; of other widths their rows know.
         rows: by ascending width.
         useful: largest width of efficiency >= ``USEFUL``.
         fastest: smallest width of the least seconds a sample.
@@ -74,6 +80,7 @@ class Plan:
     machine: Machine
     batch: int
     mode: str
+    communication: str
     compression: float
     rows: tuple[Row, ...]
     useful: int
@@ -93,6 +100,7 @@ class Plan:
             "device": self.machine.device,
             "mode": self.mode,
             "batch": self.batch,
+            "communication": self.communication,
             "compression": self.compression,
             "largest_useful_width": self.useful,
             "fastest_width": self.fastest,
@@ -121,7 +129,8 @@ def plan(
     batch: int,
     widths: Sequence[int] = (),
     mode: str = STRONG,
-    compression: float = 1.0,
+    compression: float | None = None,
+    communication: str = "plain",
     measured: Mapping[int, float] | None = None,
 ) -> Plan:
     """Return how a network scales.
@@ -132,22 +141,27 @@ def plan(
         batch: samples of a step; of each rank for weak scaling; >= 1.
         widths: to list, >= 1; by default powers of two up to the limit of the machine, or of the batch.
         mode: ``strong`` or ``weak``.
-        compression: how many times fewer bytes are sent.
+        compression: how many times fewer bytes are sent; ``None``: what the communication saves at each width.
+        communication: how gradients are exchanged, as a recipe names it.
         measured: seconds of a step of one rank, by its samples, where this network was timed: the model then says how
             that changes, and what ranks add.
 
     Raises:
-        UsageError: a batch or a width below 1, or more ranks than the machine has.
+        UsageError: a batch or a width below 1, a compression that is not positive, an unknown communication, or more
+            ranks than the machine has.
     """
     if batch < 1:
         raise UsageError(f"--batch must be >= 1, got {batch}")
-    if not 0 < compression < math.inf:
+    if compression is not None and not 0 < compression < math.inf:
         raise UsageError(f"--compression must be > 0 and finite, got {compression:g}")
     for width in widths:
         if width < 1:
             raise UsageError(f"--ranks are whole numbers >= 1, got {width}")
         if machine.ranks and width > machine.ranks:
             raise UsageError(f"machine {machine.name} has {machine.ranks} ranks, got --ranks {width}: ask for fewer")
+
+    def fewer(width: int) -> float:
+        return compression if compression is not None else factor(communication, work, width)
 
     def scale(samples: int) -> float:
         if not measured:
@@ -159,10 +173,11 @@ def plan(
 
     def row(width: int) -> Row:
         total = batch * width if mode == WEAK else batch
-        local = -(-total // min(width, max(1, total // work.least)))
-        found = step(work, machine, total, width, compression=compression, whole=batch, scale=scale(local))
+        busy = min(width, max(1, total // work.least))
+        times, local = fewer(busy), -(-total // busy)
+        found = step(work, machine, total, width, compression=times, whole=batch, scale=scale(local))
         speedup = (found.batch / found.seconds) / (batch / one.seconds)
-        return Row(found, width, speedup, speedup / width, sent_bytes(work, found.width, compression))
+        return Row(found, width, speedup, speedup / width, sent_bytes(work, found.width, times), times)
 
     by_batch = max(1, batch // work.least) if mode == STRONG else None
     farthest = machine.ranks or FARTHEST
@@ -174,9 +189,8 @@ def plan(
     beyond = looked[min((width for width in looked if width > useful), default=useful)]
     chosen = sorted(set(widths)) or _powers(min(farthest, 4 * max(by_batch or 64, 1), 1024))
     rows = tuple(looked.get(width) or row(width) for width in chosen)
-    return Plan(
-        work, machine, batch, mode, compression, rows, useful, fastest, stalls, by_batch, _lost_to(beyond, one, mode)
-    )
+    way, bound = communication if compression is None else "", _lost_to(beyond, one, mode)
+    return Plan(work, machine, batch, mode, way, fewer(2), rows, useful, fastest, stalls, by_batch, bound)
 
 
 def _looked_at(farthest: int, by_batch: int | None) -> list[int]:

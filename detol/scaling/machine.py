@@ -15,7 +15,7 @@ from detol.scaling.link import Link
 from detol.scaling.rates import KINDS, Rate
 
 FORMAT = 1
-MEASURED = 3
+MEASURED = 4
 """Counts up when what is measured changes: a calibration that was kept before is not of the same quantities."""
 
 

@@ -46,6 +46,31 @@ def test_compression_and_storage_count(capsys):
     assert starved["rows"][0]["step_seconds"] == pytest.approx(256 * 196_608 / 20e6)
 
 
+def test_gradients_are_sent_as_the_recipe_says_unless_a_compression_is_given(capsys):
+    words = ["--data", "digits", "--space", "tiny", "--machine", "guess-cpu", "--strong", "--ranks", "1,4"]
+
+    def largest(*more):
+        code, out, _ = run(capsys, *words, "--json", *more)
+        assert code == 0
+        return json.loads(out)["networks"][0]["strong"]
+
+    plain, half = largest(), largest("--set", "recipe.communication=bf16")
+    assert (plain["communication"], plain["compression"]) == ("plain", 1)
+    assert (half["communication"], half["compression"]) == ("bf16", 2)
+    sent = [row["bytes_sent"] for row in plain["rows"]]
+    assert sent == [0, 2 * 3 / 4 * plain["gradient_bytes"]]
+    assert [row["bytes_sent"] for row in half["rows"]] == [0, sent[1] / 2]
+    assert half["rows"][1]["communication_seconds"] < plain["rows"][1]["communication_seconds"]
+    sparse = largest("--set", "recipe.communication=topk:0.01")["rows"][1]
+    assert sparse["bytes_sent"] == pytest.approx(3 * 0.01 * 2 * plain["gradient_bytes"])  # value and index, of 3 others
+    told = largest("--set", "recipe.communication=bf16", "--compression", "1")
+    assert (told["communication"], told["rows"]) == ("", plain["rows"])
+    _, out, _ = run(capsys, *words, "--set", "recipe.communication=bf16")
+    assert ", gradients by bf16 on guess-cpu" in " ".join(out.split())
+    _, out, _ = run(capsys, *words)
+    assert "gradients by" not in out
+
+
 def test_the_networks_of_a_space_on_data(capsys):
     code, out, _ = run(capsys, "--data", "digits", "--space", "tiny", "--machine", "guess-cpu", "--json", "--weak")
     assert code == 0
@@ -104,6 +129,10 @@ def test_a_machine_of_a_file_and_a_picture(capsys, tmp_path):
         (["--model", "alexnet", "--machine", "fdr-k8"], "did you mean fdr-k80"),
         (["--model", "alexnet", "--machine", "nowhere.json"], "cannot read the machine"),
         (["--model", "alexnet", "--machine", "fdr-k80", "--recalibrate"], "--recalibrate measures this machine"),
+        (["--model", "alexnet", "--machine", "fdr-k80", "--device", "cuda"], "--device is of this machine, got --mach"),
+        (["--model", "alexnet", "--machine", "fdr-k80", "--device", "auto"], "--device is of this machine"),
+        (["--model", "alexnet", "--machine", "fdr-k80", "--workers", "4"], "--workers are ranks of this machine, got"),
+        (["--model", "alexnet", "--machine", "fdr-k80", "--workers", "0"], "--workers are ranks of this machine"),
         (["--model", "alexnet", "--machine", "fdr-k80", "--ranks", "1,two"], "--ranks are whole numbers"),
         (["--model", "alexnet", "--machine", "fdr-k80", "--ranks", "0"], "--ranks are whole numbers"),
         (["--model", "alexnet", "--machine", "fdr-k80", "--ranks", ""], "--ranks are whole numbers"),
@@ -151,13 +180,16 @@ def test_a_trial_of_the_results_database(capsys, tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DETOL_RUNS", str(tmp_path / "runs"))
-    detol.search("digits", "tiny", "random", trials=1, epochs=1, name="planned", executor="inline", tracking="off")
+    recipe = {"communication": "fp16"}
+    settings = {"name": "planned", "executor": "inline", "tracking": "off", "options": {"recipe": recipe}}
+    detol.search("digits", "tiny", "random", trials=1, epochs=1, **settings)
     for ref in ("planned", "planned/0"):
         code, out, _ = run(capsys, "--model", ref, "--machine", "guess-cpu", "--json", "--strong")
         assert code == 0
         found = json.loads(out)["networks"][0]["strong"]
         assert found["network"] == "planned/0"
         assert found["batch"] == 32
+        assert (found["communication"], found["compression"]) == ("fp16", 2)
     code, _, err = run(capsys, "--model", "planed", "--machine", "guess-cpu")
     assert code == 2
     assert "planned" in err

@@ -17,12 +17,14 @@ from detol.scaling.machine import Machine
 from detol.scaling.presets import preset
 from detol.scaling.step import step
 from detol.scaling.work import Work
+from detol.search.recipe import Recipe
 from detol.workers import devices
 from detol.workers.calibration.overheads import CLASSES, overheads, step_seconds
 from detol.workers.calibration.products import rates
 from detol.workers.calibration.ranks import wide_starts
 from detol.workers.calibration.reading import read_bandwidth
 from detol.workers.calibration.ring import Ring, ring
+from detol.workers.step import element
 from detol.workers.tensors import use_threads
 
 BOUNDS = (0.5, 3.0)
@@ -45,7 +47,7 @@ def measure(
     Args:
         device: ``cpu`` or ``cuda``.
         ranks: how many it has, >= 1; up to ``GROUP`` of them are measured together.
-        precision: of products: ``float32`` or ``bfloat16``.
+        precision: of products, as a recipe names it.
         points: shapes of each kind of product; 0: as many as the device needs.
         say: called with a line about what is measured.
 
@@ -57,7 +59,7 @@ def measure(
         use_threads(1)  # as workers do
     place = torch.device(device)
     say(f"measuring {device}: products of many shapes")
-    found = rates(place, torch.bfloat16 if precision == "bfloat16" else torch.float32, points=points)
+    found = rates(place, element(Recipe(precision=precision)), points=points)
     say("measuring starting layers, values, samples, the optimiser")
     over = overheads(place, precision)
     together, lacking = _together(device, ranks, say)

@@ -55,7 +55,7 @@ class Overheads:
 
 
 def overheads(device: torch.device, precision: str) -> Overheads:
-    """Return the overheads of a step on a device, with ``float32`` or ``bfloat16``."""
+    """Return the overheads of a step on a device; ``precision``: of products, as a recipe names it."""
     (norm, norm_start), (free, free_start) = _values(device)
     layer, step = starts(device, precision)
     found = {"norm": norm, "free": free, "norm_start": norm_start, "free_start": free_start}
@@ -143,7 +143,7 @@ def step_seconds(
     Args:
         topology: of the network.
         device: where.
-        precision: ``float32`` or ``bfloat16``.
+        precision: of products, as a recipe names it.
         side: of the images.
         samples: of a step.
         epochs: of which the first one warms up, >= 2; 0: as many as the device needs.

@@ -34,7 +34,7 @@ def rates(device: torch.device, precision: torch.dtype, *, points: int = 0) -> d
 
     Args:
         device: where.
-        precision: of the products; ``float32``, or ``bfloat16`` by autocast.
+        precision: of the products; ``float32``, or ``bfloat16`` and ``float16`` by autocast.
         points: shapes of each kind; 0: as many as the device needs.
     """
     points = points or POINTS[device.type]
@@ -134,7 +134,7 @@ def _layer(
         return F.conv2d(x, weight, padding=kernel // 2, groups=groups)
 
     def run() -> None:
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision is torch.bfloat16):
+        with torch.autocast(device.type, dtype=precision, enabled=precision is not torch.float32):
             y = forward()
         torch.autograd.grad(y, (weight, x), torch.ones_like(y))
 

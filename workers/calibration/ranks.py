@@ -26,7 +26,7 @@ def wide_starts(device: str, ranks: int, precision: str, link: Link) -> tuple[fl
     Args:
         device: ``cpu`` or ``cuda``.
         ranks: >= 2.
-        precision: ``float32`` or ``bfloat16``.
+        precision: of products, as a recipe names it.
         link: between them, as measured.
 
     Raises:

@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 
 import torch
 
@@ -10,6 +12,8 @@ from detol.graph.topology import Topology
 from detol.search.recipe import Recipe
 from detol.workers.tensors import Tensors
 
+FEWEST = 2
+"""Samples that batch norm needs."""
 SHARE = 0.85
 """Of the free memory that a training may take: workspaces of libraries and gaps need the rest."""
 LEAST = 0.05
@@ -93,12 +97,30 @@ class Footprint:
                 note(self._recipe, self._estimate, float(peak))
 
     def advice(self) -> str:
-        """Return what to do when memory has run out; empty when nobody knows."""
-        recomputed = bool(self.why)
-        for parts in range(self._recipe.accumulate + 1, self._count // 2 + 1):
-            if math.isfinite(self._room) and self._needed(-(-self._count // parts), recomputed) <= self._room:
+        """Return what to do when memory has run out; empty when nobody knows.
+
+        On a GPU by the largest step that is measured to fit, in seconds; where that cannot be, by the estimate.
+        """
+        recomputed, whole = bool(self.why), self._count * self._recipe.accumulate
+        most = self._probed() if self._real and self._count >= FEWEST else self._count
+        if not most:
+            return f"not even {FEWEST} samples at once fit, as measured"
+        if most < self._count:
+            return f"set recipe.accumulate={-(-whole // most)}: {most:,} samples at once fit, as measured"
+        for parts in range(self._recipe.accumulate + 1, whole // FEWEST + 1):
+            if math.isfinite(self._room) and self._needed(-(-whole // parts), recomputed) <= self._room:
                 return f"set recipe.accumulate={parts}, by which a step should fit"
         return ""
+
+    def _probed(self) -> int:
+        """Return the most samples up to those of this training of which a step fits; all where nobody can tell."""
+        from detol.workers.stepping.probe import largest, measured
+
+        steps = replace(self._recipe, batch_size=self._count, accumulate=1)
+        with suppress(RuntimeError, MemoryError, OSError):  # the device may be past measuring anything
+            peak = measured(self._topology, self._data, steps)
+            return largest(self._topology, self._data, steps, self._room, peak)
+        return self._count
 
     def _needed(self, count: int, recomputed: bool = False) -> float:
         data = self._data

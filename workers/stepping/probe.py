@@ -13,8 +13,6 @@ from detol.workers.stepping import memory
 from detol.workers.tensors import Tensors
 
 ATTEMPTS = 12
-FEWEST = 2
-"""Samples that batch norm needs."""
 
 
 def largest(topology: Topology, data: Tensors, recipe: Recipe, room: float, peak: Callable[[int], float]) -> int:
@@ -41,7 +39,7 @@ def largest(topology: Topology, data: Tensors, recipe: Recipe, room: float, peak
                 most = count - 1
             # What does not grow with the samples makes this too small, never too large.
             count = min(most, int(min(most, count * room / needed)))
-        if count <= best or count < FEWEST:
+        if count <= best or count < memory.FEWEST:
             break
     return best
 
@@ -49,7 +47,7 @@ def largest(topology: Topology, data: Tensors, recipe: Recipe, room: float, peak
 def _by_estimate(topology: Topology, data: Tensors, recipe: Recipe, room: float, most: int) -> int:
     one, two = (memory.estimate(topology, data.shape, data.outputs, recipe, count) for count in (1, 2))
     fixed, each = 2 * one - two, two - one
-    return max(FEWEST, int(min(most, (room - fixed) / each)))
+    return max(memory.FEWEST, int(min(most, (room - fixed) / each)))
 
 
 def measured(topology: Topology, data: Tensors, recipe: Recipe) -> Callable[[int], float]:

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from detol.scaling.rates import CONVOLUTION, DEPTHWISE, KINDS, LINEAR, POINTWISE, Rate
+from detol.workers.calibration import measure as measuring
 from detol.workers.calibration.products import Timed, _layer, _shapes, fit, measure, rates
 
 CPU = torch.device("cpu")
@@ -56,6 +57,29 @@ def test_the_layers_that_are_timed_are_the_products_that_are_fitted(kind):
     adds = samples * side**2 * inside * area * (1 if kind == DEPTHWISE else outside)
     assert rows * inner * outputs * groups == adds
     assert (groups, inner) == ((16, 9) if kind == DEPTHWISE else (1, 16 * area))
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16, torch.float16])
+def test_products_are_timed_in_the_precision_that_is_asked_for(precision, monkeypatch):
+    found = []
+    monkeypatch.setattr(torch.autograd, "grad", lambda y, *_: found.append(y.dtype))
+    for kind, side in ((LINEAR, 1), (CONVOLUTION, 4)):
+        run, _ = _layer(kind, 8, side, 16, 32, CPU, precision)
+        run()
+    assert found == [precision, precision]
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+def test_a_machine_is_measured_in_the_precision_that_it_is_kept_by(precision, monkeypatch):
+    class Asked(Exception):
+        pass
+
+    def asked(device, element, **_):
+        raise Asked(element)
+
+    monkeypatch.setattr(measuring, "rates", asked)
+    with pytest.raises(Asked, match=f"torch.{precision}$"):
+        measuring.measure("cpu", 1, precision=precision)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,5 +1,7 @@
 import dataclasses
 import math
+import re
+import weakref
 
 import pytest
 import torch
@@ -13,7 +15,8 @@ from detol.search.recipe import Recipe
 from detol.workers import train as module
 from detol.workers.data.dataset import Split
 from detol.workers.evaluate import passing
-from detol.workers.stepping import memory
+from detol.workers.step import memory_faults
+from detol.workers.stepping import memory, probe
 from detol.workers.stepping.probe import largest, measured
 from detol.workers.stepping.recompute import recompute
 from detol.workers.tensors import load
@@ -104,6 +107,57 @@ def test_memory_that_runs_out_comes_with_a_remedy(few, monkeypatch):
     assert again < half
     with pytest.raises(OutOfMemory, match=r"set recipe.accumulate=2, .*CUDA out of memory"):
         list(training(few).reports())
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_on_a_gpu_the_remedy_is_the_largest_step_that_is_measured_to_fit(few, monkeypatch, accumulate):
+    recipe = Recipe(batch_size=64, accumulate=accumulate)
+    peak = measured(NETWORK, few, recipe)
+    room = peak(16)
+    monkeypatch.setattr(memory, "room", lambda _: room)
+    made = memory.Footprint(NETWORK, few, recipe, 64 // accumulate)
+    made._real = True
+    found = re.fullmatch(r"set recipe.accumulate=(\d+): (\d+) samples at once fit, as measured", made.advice())
+    parts, most = map(int, found.groups())
+    assert 0.4 * 16 <= most <= 16
+    assert parts == math.ceil(64 / most)  # of the whole batch
+    assert peak(math.ceil(64 / parts)) <= room
+    made._room = 1.0
+    assert made.advice() == "not even 2 samples at once fit, as measured"
+
+
+def test_where_nothing_can_be_measured_any_more_the_remedy_is_estimated(few, monkeypatch):
+    def broken(_):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    recipe = Recipe(batch_size=64, accumulate=2)
+    room = memory.estimate(NETWORK, few.shape, few.outputs, recipe, 16)
+    monkeypatch.setattr(memory, "room", lambda _: room)
+    made = memory.Footprint(NETWORK, few, recipe, 32)
+    made._real, made.why = True, ""
+    monkeypatch.setattr(probe, "measured", lambda *_: broken)
+    assert made.advice() == "set recipe.accumulate=4, by which a step should fit"  # a third of 64 would be 22
+
+
+def test_what_a_step_that_failed_holds_is_let_go_of_before_a_remedy_is_sought():
+    class Held:
+        pass
+
+    holds = []
+
+    def step():
+        held = Held()
+        holds.append(weakref.ref(held))
+        try:
+            raise RuntimeError("capture failed")
+        except RuntimeError:
+            raise MemoryError("out of memory")  # noqa: B904  as an eager step does after one that was recorded
+
+    with (
+        pytest.raises(OutOfMemory, match="^gone: MemoryError: out of memory"),
+        memory_faults(lambda: "gone" if holds[0]() is None else "held"),
+    ):
+        step()
 
 
 def test_a_measured_step_corrects_later_estimates():
