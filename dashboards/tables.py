@@ -19,16 +19,17 @@ def console() -> Console:
 
 
 def show(console: Console, rows: Sequence[Mapping[str, Any]], *, title: str = "", empty: str = "nothing there") -> None:
-    """Print rows (all with the same keys) as a table; numbers to the right, text as it is, never as markup."""
+    """Print rows as a table, nothing where one lacks a key; numbers to the right, text as it is, never as markup."""
     if not rows:
         console.print(escape(empty))
         return
     table = Table(title=escape(title) or None, box=SIMPLE_HEAD, title_justify="left", header_style="bold")
-    for key in rows[0]:
-        number = all(isinstance(row[key], int | float) or row[key] is None for row in rows)
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    for key in keys:
+        number = all(isinstance(row.get(key), int | float | None) for row in rows)
         table.add_column(escape(key.replace("_", " ")), justify="right" if number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(escape(cell(value)) for value in row.values()))
+        table.add_row(*(escape(cell(row.get(key))) for key in keys))
     console.print(table)
 
 

@@ -101,12 +101,14 @@ def compare(
     for place, seed, made in _runs(work, entries, seeds, processes or len(os.sched_getaffinity(0))):
         found[place, seed] = made
         progress(len(found), searches)
+    longest = max(len(each.rows) for each in found.values())
     return [
         summary(
             entry.label or entry.strategy,
             table,
             protocol,
             [found[place, seed] for seed in range(entry.searches(seeds))],
+            longest,
         )
         for place, entry in enumerate(entries)
     ]

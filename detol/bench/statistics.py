@@ -18,20 +18,29 @@ RESAMPLED = 2_000
 Doubles = NDArray[np.float64]
 
 
-def summary(name: str, table: BenchTable, protocol: Protocol, runs: Sequence[Run]) -> dict[str, Any]:
+def summary(name: str, table: BenchTable, protocol: Protocol, runs: Sequence[Run], longest: int = 0) -> dict[str, Any]:
     """Return the figures of one strategy over its seeds, ready for JSON.
 
     ``mean_trainings_to_best`` counts a seed that did not find the table's best row (``--identity network``: a row of
-    its network) as its whole budget. ``best``, ``test`` and ``regret`` are of the incumbent, which is chosen by the
-    objective alone, in the table's units. ``found_by`` is the share of seeds that had found the best by so many
-    trainings.
+    its network) as the whole budget: ``protocol.trials``, and where seconds bound a search no more than ``longest``.
+    ``best``, ``test`` and ``regret`` are of the incumbent, which is chosen by the objective alone, in the table's
+    units, after each number of ``AFTER`` within the budget; a search that ended earlier keeps its last one.
+    ``found_by`` is the share of seeds that had found the best by so many trainings.
+
+    Args:
+        name: of the strategy.
+        table: that answered.
+        protocol: of the runs.
+        runs: of the strategy, one or more.
+        longest: trainings of the longest run of all strategies that are compared; 0: of these.
     """
-    budget = int(protocol.trials) if np.isfinite(protocol.trials) else max(1, max(len(run.rows) for run in runs))
-    length = budget if protocol.until_best else min(budget, max(1, max(len(run.rows) for run in runs)))
+    longest = max(1, longest, *(len(run.rows) for run in runs))
+    budget = int(min(protocol.trials, longest if np.isfinite(protocol.seconds) else np.inf))
+    marks = [after for after in AFTER if after <= budget]
+    length = max(min(longest, budget), *marks, 1)  # not the budget, which may be any number
     needed, found = _to_best(table, protocol, runs, budget)
     incumbents = np.stack([_incumbents(table, run, length) for run in runs])
     scores = table.scores[incumbents]
-    marks = [after for after in AFTER if after <= length]
     sign = table.objective.score(1.0)
     tests = {
         column: {

@@ -138,7 +138,7 @@ def read_table(path: Path, key: str = "") -> Any:
         header = pd.read_csv(path, dtype=str, keep_default_na=False, header=None, nrows=1).iloc[0]
     except pd.errors.ParserWarning:
         raise UsageError(f"table {path}: a row has more fields than the header has names: mend it") from None
-    except (ValueError, OSError, EOFError) as error:
+    except Exception as error:  # what decompressors raise of a damaged file has no common base
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise UsageError(f"table {path}: it cannot be read as CSV ({reason})") from None
     for other in (";", "\t"):

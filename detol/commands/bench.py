@@ -12,6 +12,14 @@ import typer
 from detol.commands.common import Json, print_json, print_rows
 
 Option = typer.Option
+COST = (
+    "Column of seconds of a training: NAME, or NAME*12/200 (as which NAME is taken where it is ..._seconds200 and the "
+    "objective ..._val12 or ..._test12)."
+)
+SECONDS = (
+    "Simulated seconds of each search. One that misses the best counts as the longest search of all strategies (or as "
+    "--trials, if fewer)."
+)
 
 
 def bench(
@@ -22,12 +30,12 @@ def bench(
         str, Option("--key", help="Column that names the topology (without it: a column for each decision).")
     ] = "",
     test: Annotated[list[str] | None, Option("--test", help="Column reported of the incumbent; repeat.")] = None,
-    cost: Annotated[str, Option("--cost", help="Column of seconds of a training: NAME, or NAME*12/200.")] = "",
+    cost: Annotated[str, Option("--cost", help=COST)] = "",
     strategy: Annotated[
         list[str] | None, Option("--strategy", help="A name, or optuna:SAMPLER; repeat (default: guided).")
     ] = None,
     trials: Annotated[int | None, Option("--trials", help="Trainings of each search.")] = None,
-    seconds: Annotated[float | None, Option("--seconds", help="Simulated seconds of each search.")] = None,
+    seconds: Annotated[float | None, Option("--seconds", help=SECONDS)] = None,
     workers: Annotated[int, Option("--workers", help="Simulated workers.")] = 1,
     charge: Annotated[
         bool, Option("--charge", help="Let the strategy's own time pass on the simulated clock (not reproducible).")
@@ -63,6 +71,13 @@ def bench(
         raise UsageError("a bench needs a bound: --trials N or --seconds S")
     if seconds is not None and not cost:
         raise UsageError("--seconds needs the seconds of each training: --cost COLUMN")
+    names = strategy or ["guided"]
+    for name in names:
+        if wire.own_start(name):
+            raise UsageError(
+                f"--strategy {name} changes networks by their shapes and weights, which a table has not: it would be "
+                "random search here, so leave it out"
+            )
     protocol = Protocol(
         trials=math.inf if trials is None else trials,
         seconds=math.inf if seconds is None else seconds,
@@ -79,7 +94,7 @@ def bench(
     if to is not None:
         _ready(to)
     found = answer(
-        opened, protocol, _entries(strategy or ["guided"], set_ or []), wire.strategy, seeds=seeds,
+        opened, protocol, _entries(names, set_ or []), wire.strategy, seeds=seeds,
         processes=processes, progress=_progress, warm=warm,
     )  # fmt: skip
     if warm_objective:
@@ -89,7 +104,11 @@ def bench(
     if as_json:
         print_json(found)
     else:
-        print_rows([_row(entry) for entry in found["strategies"]], as_json=False, title=_title(found))
+        entries = found["strategies"]
+        marks = sorted(
+            {mark for entry in entries for mark in entry["best"]}, key=lambda mark: (mark == "end", len(mark), mark)
+        )
+        print_rows([_row(entry, marks) for entry in entries], as_json=False, title=_title(found))
 
 
 def _entries(names: list[str], settings: list[str]) -> list[Any]:
@@ -110,9 +129,12 @@ def _entries(names: list[str], settings: list[str]) -> list[Any]:
 
 
 def _schedule(cost: str, objective: str) -> str:
-    """Scale a cost of other epochs than the objective's: ``..._val12`` costs 12/200 of ``..._seconds200``."""
-    ours, theirs = re.search(r"(\d+)$", objective), re.search(r"(\d+)$", cost)
-    if not cost or "*" in cost or ours is None or theirs is None or ours[1] == theirs[1]:
+    """Scale a cost of other epochs than the objective's: ``..._val12`` costs 12/200 of ``..._seconds200``.
+
+    Other names say nothing of epochs, whatever digits they end in.
+    """
+    ours, theirs = re.search(r"_(?:val|test)([1-9]\d*)$", objective), re.search(r"_seconds([1-9]\d*)$", cost)
+    if ours is None or theirs is None or ours[1] == theirs[1]:
         return cost
     scaled = f"{cost}*{ours[1]}/{theirs[1]}"
     print(f"{cost} is of {theirs[1]} epochs, {objective} of {ours[1]}: --cost '{scaled}'", file=sys.stderr)  # noqa: T201
@@ -131,14 +153,14 @@ def _title(found: dict[str, Any]) -> str:
     )
 
 
-def _row(entry: dict[str, Any]) -> dict[str, Any]:
+def _row(entry: dict[str, Any], marks: list[str]) -> dict[str, Any]:
     low, high = entry["intervals"]["mean_trainings_to_best"]
     return {
         "strategy": entry["strategy"],
         "to the best": f"{entry['mean_trainings_to_best']:.1f} [{low:.1f}, {high:.1f}]",
         "median": f"{entry['median_trainings_to_best']:g}",
         "found": f"{entry['found']:.0%}",
-        **{f"best@{after}": f"{value:.3f}" for after, value in entry["best"].items()},
+        **{f"best@{mark}": f"{entry['best'][mark]:.3f}" if mark in entry["best"] else "" for mark in marks},
         **{column: f"{values['end']:.3f}" for column, values in entry["test"].items()},
         "duplicates": f"{entry['duplicates']:.1f}",
     }

@@ -7,6 +7,7 @@ import inspect
 import warnings
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from detol.errors import UsageError, unknown
@@ -18,6 +19,11 @@ from detol.strategies.walking import steps, walk
 
 if TYPE_CHECKING:
     import optuna
+
+NUMERIC = ("CmaEsSampler", "QMCSampler")
+"""Samplers that draw at random what they cannot work with: categories too, or not, by the release of Optuna."""
+PLAIN = (bool, int, float, str, list, tuple, dict)
+"""What a person can give on a command line or in a file."""
 
 
 class OptunaSampler(Proposer):
@@ -35,10 +41,12 @@ class OptunaSampler(Proposer):
         options: further arguments of the sampler.
 
     Raises:
-        UsageError: an unknown sampler, or an option that it does not have.
+        UsageError: an unknown sampler, one that would only draw categorical parameters at random, an option that it
+            does not have, or a plain value where it takes a function or an object.
     """
 
     tries = 8  # a repeat makes the study larger, and a Gaussian process slower
+    childless = True
 
     def __init__(
         self,
@@ -55,7 +63,7 @@ class OptunaSampler(Proposer):
         self._objectives = objectives
         with _quiet() as optuna:
             made = _make(sampler, seed, options)
-            self._study = optuna.create_study(sampler=made, directions=["maximize"] * objectives)
+            self._study = _study(optuna, made, ["maximize"] * objectives)
         self._numbers: dict[Hashable, int] = {}  # of the study's trials, for pending candidates
         self._values: dict[Hashable, Sequence[float] | None] = {}
         self._places: dict[int, int] = {}  # number of a trial told while PAUSED -> number of the study's trial
@@ -107,8 +115,7 @@ class OptunaSampler(Proposer):
                     trials[place].values = list(values)
                     moved = True
             if moved:
-                directions = self._study.directions
-                self._study = optuna.create_study(sampler=self._study.sampler, directions=directions)
+                self._study = _study(optuna, self._study.sampler, self._study.directions)
                 self._study.add_trials(trials)
 
     def _tell(self, optuna: Any, number: int, values: Sequence[float] | None) -> None:
@@ -128,7 +135,7 @@ class OptunaSampler(Proposer):
 
 
 def samplers() -> list[str]:
-    """Return the names of Optuna's samplers that need no arguments."""
+    """Return the names of Optuna's samplers that need no arguments and choose among categories."""
     with _quiet() as optuna:
         found = []
         for name in optuna.samplers.__all__:
@@ -139,13 +146,37 @@ def samplers() -> list[str]:
                     for parameter in inspect.signature(kind).parameters.values()
                     if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
                 ]
-                found += [] if needed else [name]
+                found += [] if needed or _uniform(name) else [name]
         return found
+
+
+@cache
+def _uniform(name: str) -> bool:
+    """Return whether a sampler would draw categorical parameters, which all decisions are here, at random."""
+    if name not in NUMERIC:
+        return False
+    with _quiet() as optuna:
+        study = optuna.create_study(sampler=getattr(optuna.samplers, name)())
+        choice = optuna.distributions.CategoricalDistribution((0, 1))
+        study.add_trial(optuna.trial.create_trial(params={"x": 0}, distributions={"x": choice}, value=0.0))
+        return not study.sampler.infer_relative_search_space(study, study.get_trials()[0])
+
+
+def _study(optuna: Any, sampler: Any, directions: Sequence[Any]) -> Any:
+    """Return a study whose ``stop`` does nothing: samplers that saw everything call it, and it is of ``optimize``."""
+    made = optuna.create_study(sampler=sampler, directions=directions)
+    made.stop = lambda: None
+    return made
 
 
 def _make(name: str, seed: int, options: dict[str, Any]) -> Any:
     import optuna
 
+    if _uniform(name):
+        raise UsageError(
+            f"Optuna's {name} cannot choose among categories, which all decisions are, and would be random search: use "
+            "optuna:TPESampler, optuna:GPSampler or optuna:NSGAIISampler"
+        )
     known = samplers()
     if name not in known:
         raise unknown("Optuna sampler", name, known)
@@ -155,10 +186,24 @@ def _make(name: str, seed: int, options: dict[str, Any]) -> Any:
         if option not in takes:
             raise unknown(f"option of {name}", option, takes)
     check_types(name, takes, options)
+    for option, value in options.items():
+        if isinstance(value, PLAIN) and not _takes_plain(takes[option]):
+            raise UsageError(
+                f"option {option} of {name} is a function or an object ({takes[option].annotation}), which only Python "
+                f"can give: leave it out, got {value!r}"
+            )
     try:
         return kind(**({"seed": seed} if "seed" in takes else {}), **options)
     except (TypeError, ValueError) as error:
         raise UsageError(f"Optuna's {name} refuses its options: {' '.join(str(error).split())}") from None
+
+
+def _takes_plain(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter takes values that ``check_types`` knows, or says nothing of what it takes."""
+    declared = parameter.annotation
+    text = declared.__name__ if isinstance(declared, type) else str(declared)
+    kinds = {kind.strip() for kind in text.split("|")}
+    return declared is parameter.empty or kinds <= {"bool", "int", "float", "str", "None"}
 
 
 @contextmanager

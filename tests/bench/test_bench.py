@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import lzma
 import math
 
 import numpy as np
@@ -242,6 +243,52 @@ def test_incumbents_are_chosen_by_the_objective_alone(table):
     assert found["mean_trainings_to_best"] == 25
     assert found["found"] == 0
     assert found["test"]["test"]["end"] == 2
+
+
+MARKS = ["10", "25", "50", "100", "200"]
+
+
+def ran(*rows):
+    return Run(np.array(rows), np.arange(float(len(rows))), 0, 1.0, 0.0, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("options", "longest", "marks", "missed"),
+    [
+        ({"trials": 200}, 0, MARKS, 200),  # the budget, though the run ended after three
+        ({"trials": 60}, 30, MARKS[:3], 60),
+        ({"seconds": 9.0}, 0, [], 3),
+        ({"seconds": 9.0}, 30, MARKS[:2], 30),  # of another strategy
+        ({"seconds": 9.0, "trials": 12}, 30, MARKS[:1], 12),
+        ({"seconds": 9.0, "trials": 1000}, 60, MARKS[:3], 60),
+        ({"trials": 10**12, "until_best": True}, 0, MARKS, 1e12),  # no array is as long as this budget
+    ],
+)
+def test_every_mark_within_the_budget_is_there(table, options, longest, marks, missed):
+    found = summary("x", table, Protocol(**options), [ran(4, 25, 3)], longest)
+    assert list(found["best"]) == list(found["test"]["test"]) == list(found["intervals"]["best"]) == [*marks, "end"]
+    assert set(found["best"].values()) == {25.0}  # row 25 is the incumbent from the second training on
+    assert set(found["test"]["test"].values()) == {1.0}
+    assert found["found_by"] == dict.fromkeys(marks, 0.0)
+    assert found["mean_trainings_to_best"] == missed
+
+
+@pytest.mark.parametrize("name", ["t.csv.gz", "t.csv.bz2", "t.csv.xz", "t.csv.zip", "t.csv.zst", "t.csv.tar"])
+def test_damaged_compressed_tables_in_one_line(tmp_path, name):
+    (tmp_path / name).write_bytes(b"no such format" * 9)
+    with pytest.raises(UsageError, match="it cannot be read as CSV") as caught:
+        open_table(tmp_path / name, SPACE, Objective("score"))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("module", "fault"), [(gzip, "error"), (lzma, "LZMAError")])
+def test_flipped_bytes_of_a_table_in_one_line(tmp_path, module, fault):
+    data = bytearray(module.compress("\n".join(lines()).encode()))
+    data[30:60] = bytes(255 - byte for byte in data[30:60])
+    path = tmp_path / f"t.csv.{ {gzip: 'gz', lzma: 'xz'}[module] }"
+    path.write_bytes(data)
+    with pytest.raises(UsageError, match=rf"it cannot be read as CSV \({fault}: "):
+        open_table(path, SPACE, Objective("score"))
 
 
 def test_interval_covers_as_the_normal_one():

@@ -55,6 +55,7 @@ def warm_random(space: Any, *, identity: Any = None, **given: Any) -> Strategy:
     return WarmStart(RandomSearch(space, identity=identity, **given), space, known(space), identity=identity)
 
 
+OPTUNA = ("TPESampler", "RandomSampler", "NSGAIISampler", "BruteForceSampler")  # GPSampler passes, in five minutes
 STRATEGIES: dict[str, Make] = {
     "guided": Guided,
     "warm_guided": warm_guided,
@@ -72,9 +73,7 @@ STRATEGIES: dict[str, Make] = {
     "prune": Prune,
     "grow": Grow,  # likewise: tests/strategies/test_grow.py
     "generate": partial(Generate, initial=4, drawn=6, refit=8, steps=1, samples=16, pretrain=1),
-    "optuna:TPESampler": partial(OptunaSampler, sampler="TPESampler"),
-    "optuna:RandomSampler": partial(OptunaSampler, sampler="RandomSampler"),
-    "optuna:NSGAIISampler": partial(OptunaSampler, sampler="NSGAIISampler"),
+    **{f"optuna:{name}": partial(OptunaSampler, sampler=name) for name in OPTUNA},
 }
 BAD = (State.FAILED, State.OUT_OF_MEMORY, State.DIVERGED, State.TIMED_OUT, State.LOST, State.REFUSED)
 

@@ -39,6 +39,15 @@ def test_values_are_shown_under_their_keys(screen, terminal) -> None:
     assert ["b/11", "0.2500"] in lines
 
 
+def test_rows_of_different_keys_stand_under_their_own(screen) -> None:
+    console = screen()
+    show(console, [{"a": "one", "c": "two"}, {"b": "three", "c": "four", "a": "five"}])
+    head, first, second = [line for line in console.text.splitlines() if set(line) & set("abceo")]
+    place = {key: head.index(key) for key in "abc"}
+    assert (first.index("one"), first.index("two")) == (place["a"], place["c"])
+    assert [second.index(word) for word in ("five", "three", "four")] == [place[key] for key in "abc"]
+
+
 def test_numbers_stand_to_the_right_and_text_to_the_left(screen) -> None:
     console = screen()
     show(console, [{"name": "a", "count": 1}, {"name": "long one", "count": 1000}])

@@ -39,12 +39,32 @@ SPACE = DecisionSpace("small", [Choice("a", (1, 2))])
         (partial(OptunaSampler, sampler="GridSampler"), "unknown Optuna sampler 'GridSampler'"),
         (partial(OptunaSampler, n_startup_trial=3), "unknown option of TPESampler .* did you mean n_startup_trials"),
         (partial(OptunaSampler, objectives=0), "objectives must be"),
+        (partial(OptunaSampler, sampler="CmaEsSampler"), "CmaEsSampler cannot choose among categories"),
+        (partial(OptunaSampler, gamma=0.1), "option gamma of TPESampler is a function .* got 0.1"),
+        (partial(OptunaSampler, weights=3), "option weights of TPESampler is a function"),
+        (
+            partial(OptunaSampler, sampler="NSGAIISampler", constraints_func=5),
+            "option constraints_func of NSGAIISampler",
+        ),
+        (
+            partial(OptunaSampler, sampler="NSGAIISampler", crossover="uniform"),
+            "crossover .*BaseCrossover.* got 'uniform'",
+        ),
+        (
+            partial(OptunaSampler, sampler="GPSampler", independent_sampler="RandomSampler"),
+            "independent_sampler of GPS",
+        ),
     ],
 )
 def test_options_against_their_rules_are_refused_in_one_line(make, rule) -> None:
     with pytest.raises(UsageError, match=rule) as error:
         make(SPACE)
     assert "\n" not in str(error.value)
+
+
+def test_functions_and_none_are_taken_from_python() -> None:
+    for value in (lambda number: number // 4, None):
+        assert OptunaSampler(SPACE, gamma=value).ask(1)
 
 
 @pytest.mark.parametrize("name", samplers())

@@ -132,3 +132,13 @@ def test_a_study_holds_the_later_scores_and_what_is_pending():
     assert [trial.value for trial in strategy._study.get_trials()] == [0.9, 0.2, 0.3, 0.4]
     strategy.tell([later(trials[2], 0.95)])
     assert strategy._study.best_value == 0.95
+
+
+def test_a_sampler_that_saw_everything_may_say_so_also_of_a_study_that_was_copied():
+    strategy = OptunaSampler(DecisionSpace("two", [Choice("a", (1, 2))]), "BruteForceSampler")
+    (trial,) = told(strategy, 0.1)
+    strategy.tell([later(trial, 0.9)])
+    (last,) = strategy.ask(1)
+    strategy.tell([Trial(1, last, State.COMPLETED, 9, scores=(0.4,))])
+    assert [trial.value for trial in strategy._study.get_trials()] == [0.9, 0.4]
+    assert not strategy.ask(1)
