@@ -70,7 +70,8 @@ class SearchProgress:
         parts += [f"{count} {what}" for what, count in self._counts(search) if count]
         if tally.best:
             best = self._objective.score(tally.best.score)
-            parts.append(f"best {self._objective.metric} {best:.4f} (trial {tally.best.number})")
+            inherited = f", weights of trial {tally.best.inherited}" if tally.best.inherited else ""
+            parts.append(f"best {self._objective.metric} {best:.4f} (trial {tally.best.number}{inherited})")
         rate, left = self._rate(search)
         if rate:
             parts.append(f"{rate * 60:.1f} trials/min")

@@ -7,6 +7,8 @@ from rich.console import Console
 from rich.text import Text
 
 from detol.dashboards.tables import cell, show
+from detol.search.inheritance import RULE, SHARE
+from detol.search.records import INHERITED
 
 BARS = "▁▂▃▄▅▆▇█"
 
@@ -21,6 +23,8 @@ def show_trial(console: Console, shown: Mapping[str, Any]) -> None:
         for key in (*facts, "reused", "source", "weights", "created", "ended")
         if shown.get(key) not in ("", [], None)
     }
+    told = inherited(shown.get("extra") or {})
+    rows |= {"inherited": told} if told else {}
     rows["seed"] = str(shown["seed"])
     rows["data"] = f"{shown['data']['name']} ({shown['data']['digest']})"
     rows.update(shown["cost"] or {})
@@ -35,6 +39,16 @@ def show_trial(console: Console, shown: Mapping[str, Any]) -> None:
         columns = ("searches", "data_name", "records", "weight", "distance", "tau")
         rows_of = [{key: source.get(key) for key in columns} for source in shown["warm_sources"]]
         show(console, rows_of, title="its search began with results of other data sets")
+
+
+def inherited(extra: Mapping[str, Any]) -> str:
+    """Return whose weights a trial started from, e.g. ``from trial 3 (0.87 of its parameters, morph)``; else empty."""
+    if not extra.get(INHERITED):
+        return ""
+    share, rule = extra.get(SHARE), extra.get(RULE)
+    parts = [f"{float(share):.2f} of its parameters"] if share is not None else []
+    known = ", ".join([*parts, *([str(rule)] if rule else [])])
+    return f"from trial {extra[INHERITED]}" + (f" ({known})" if known else "")
 
 
 def sparkline(values: list[float | None]) -> str:

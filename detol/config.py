@@ -33,6 +33,11 @@ STEPWISE = ("prune", "grow")
 """Strategies whose every trial goes on from another one: by default none is stopped early."""
 
 
+def stepwise(strategy: str) -> bool:
+    """Return whether the strategy of that name is one of ``STEPWISE``, at whatever level."""
+    return strategy.partition(":")[0].lower() in STEPWISE
+
+
 def runs_directory() -> Path:
     """Return where results, MLflow's store and weights live: ``DETOL_RUNS``, or ``./detol-runs``."""
     return Path(os.environ.get("DETOL_RUNS", "detol-runs"))
@@ -71,7 +76,8 @@ class Settings:
         references: whether the space's reference topologies are tried first; of those that sources of a warm start
             hold, the best of each source alone, and those that cost no training.
         inherit: how a candidate takes over the weights of a trained parent: ``match`` (tensors of equal shape),
-            ``morph`` (also cut, padded and fitted, keeping the function as far as can be), or ``off``.
+            ``morph`` (also cut, padded and fitted, keeping the function as far as can be), or ``off``. Strategies in
+            ``STEPWISE`` say so themselves.
         warm: what it begins with from other data sets: ``auto`` (the nearest ones in the results database), ``off``, or
             names of searches; empty: ``auto`` for the guided strategy, ``off`` for others.
         reuse: which results of other searches answer: ``always``, ``same-seed`` (of the training: searches of the same
@@ -297,14 +303,23 @@ def parse_sets(pairs: list[str]) -> dict[str, dict[str, Any]]:
 def settings(
     file: Path | None = None, options: Mapping[str, Mapping[str, Any]] | None = None, **flags: Any
 ) -> Settings:
-    """Return the settings of defaults, then a TOML file, then flags (``None``: not given); later ones win."""
+    """Return the settings of defaults, then a TOML file, then flags (``None``: not given); later ones win.
+
+    Raises:
+        UsageError: a setting against its rule, or one that the strategy would not heed.
+    """
     values = read_toml(file) if file else {}
     values.update({name: value for name, value in flags.items() if value is not None})
     merged = {section: dict(pairs) for section, pairs in values.pop("options", {}).items()}
     for section, pairs in (options or {}).items():
         merged.setdefault(section, {}).update(pairs)
-    if "stop" not in values and str(values.get("strategy", "")).partition(":")[0].lower() in STEPWISE:
+    strategy = str(values.get("strategy", ""))
+    if "stop" not in values and stepwise(strategy):
         values["stop"] = "none"
+    if values.get("inherit") in ("off", "match") and stepwise(strategy):
+        raise UsageError(
+            f"strategy {strategy} takes over weights by its own rule, got --inherit {values['inherit']}: leave it out"
+        )
     if "warm" in values:
         values["warm"] = tuple(name for part in values["warm"] for name in part.split(",") if name)
     made = Settings(**values)

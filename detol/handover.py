@@ -200,7 +200,9 @@ def export_trial(
     if dataset.digest != shown["data"]["digest"]:
         raise UsageError(f"the data at {settings.data} have changed since {first.ref} was trained: put them back")
     recipe = make_recipe({key: value for key, value in shown["recipe"].items() if key != "digest"})
-    trial = replace(found.trial, weights=first.trial.weights, reused=found.trial.reused)
+    # The topology that was trained: an isomorphic one may name its nodes otherwise, and weights go by names.
+    trained = replace(found.trial.candidate, topology=first.trial.candidate.topology)
+    trial = replace(found.trial, candidate=trained, weights=first.trial.weights, reused=found.trial.reused)
     weights = kept or weights_of(replace(trial, seed=first.trial.seed), dataset, recipe, wire.home(db), say)
     if retrain:
         from detol.retrain import retrained

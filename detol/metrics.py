@@ -125,7 +125,7 @@ class Metrics:
             "detol_trials_running": (picture.running, "Trials that train now."),
             "detol_trials_paused": (picture.paused, "Trials that rest at a milestone."),
             "detol_ranks_busy": (picture.ranks, "Workers that train now, all ranks counted."),
-            "detol_best_value": (picture.best, "Best value of the primary objective, as it is measured."),
+            "detol_best_value": (picture.best, "Best value of the primary objective from scratch, as measured."),
             "detol_last_turn_timestamp_seconds": (picture.turn, "When the controller last turned."),
         }
         for name, (value, text) in gauges.items():
@@ -158,7 +158,7 @@ class _Watching:
 
     def __call__(self, search: Controller) -> None:
         tally, running = search.tally, search.running
-        best = tally.best
+        best = tally.scratch or tally.best  # as the summary reports: one number has no mark that it was inherited
         self._metrics.keep(
             Picture(
                 name=self._name,

@@ -9,7 +9,7 @@ import numpy as np
 
 from detol import defaults, plugins, warming, wire
 from detol.calibrate import epochs_within
-from detol.config import EPOCHS, Settings
+from detol.config import EPOCHS, Settings, stepwise
 from detol.errors import TopologyError, UsageError, unknown
 from detol.graph import cost
 from detol.graph.digest import digest
@@ -17,7 +17,7 @@ from detol.graph.topology import Topology
 from detol.results.earlier import Curve, as_trials
 from detol.search.dominance import VIOLATION
 from detol.search.limits import Limits
-from detol.search.protocols import SearchSpace, Stopper, Strategy
+from detol.search.protocols import Pauser, SearchSpace, Stopper, Strategy
 from detol.search.recipe import Recipe, check_augment, make_recipe
 from detol.search.records import Candidate, parse_objective
 from detol.search.scoring import check_objectives
@@ -83,7 +83,9 @@ def prepare(
         settings = settings.settled()
     workers = _workers(settings)
     wire.tracking_uri(settings.tracking, settings.db)
-    wire.stopper(settings.stop, epochs=settings.epochs or EPOCHS, options=settings.section("stop"))
+    rule = wire.stopper(settings.stop, epochs=settings.epochs or EPOCHS, options=settings.section("stop"))
+    if recipe is None:
+        _check_rule(rule, settings)
     searched = space or (catalogue.load(settings.space) if settings.space != "auto" else None)
     found = wire.start(settings) if strategy is None else None
     start = found[1] if found else settings.start or None
@@ -93,6 +95,7 @@ def prepare(
         wire.strategy(settings.strategy, searched, options=settings.section("strategy"), start=start)
     given = tuple(map(parse_objective, settings.objective))
     dataset = read_data(settings)
+    _check_ranks(settings.width, len(dataset.train.y))
     searched = searched or catalogue.auto(dataset.kind)
     _check_space(searched, dataset)
     if found:
@@ -160,6 +163,7 @@ def prepare(
         references=settings.references,
         shape=dataset.shape,
         outputs=dataset.outputs,
+        max_params=settings.max_params,
         start=start,
         warm=warm.sources,
     )
@@ -207,6 +211,25 @@ def _check_space(space: SearchSpace, dataset: "Dataset") -> None:
         )
     for decisions in space.references.values():
         space.decode(decisions)
+
+
+def _check_ranks(ranks: int, rows: int) -> None:
+    """Refuse ranks that cannot have the 2 training samples each that batch norm needs."""
+    most = rows // 2
+    if ranks > most:
+        remedy = f"--ranks {most}" if most else "bring more samples"
+        raise UsageError(
+            f"--ranks must be at most half of the training samples, 2 for each rank, got {ranks} for {rows}: {remedy}"
+        )
+
+
+def _check_rule(rule: Stopper, settings: Settings) -> None:
+    """Refuse a rule that lets trials rest until all are there, where each next trial needs one that has completed."""
+    if stepwise(settings.strategy) and isinstance(rule, Pauser):
+        raise UsageError(
+            f"strategy {settings.strategy} goes on from completed trials, which --stop {settings.stop} keeps until all "
+            "trials are there: --stop none, or a rule that does not pause, as median"
+        )
 
 
 def _check_start(start: Topology, dataset: "Dataset") -> None:

@@ -15,6 +15,9 @@ from detol.search.task import Outcome, Task
 if TYPE_CHECKING:
     import pandas as pd
 
+SIZES = ("params", "multiply_adds")
+"""Facts of a trial that a front shows beside the objectives."""
+
 
 @dataclass(frozen=True)
 class SearchResult:
@@ -60,8 +63,14 @@ class SearchResult:
         return result_card(self)
 
 
-def conclude(name: str, task: Task, outcome: Outcome, trials: Sequence[Trial]) -> SearchResult:
-    """Return the result of a search that ended, its winner not tested yet."""
+def conclude(
+    name: str, task: Task, outcome: Outcome, trials: Sequence[Trial], *, structural: bool = False
+) -> SearchResult:
+    """Return the result of a search that ended, its winner not tested yet.
+
+    ``structural``: whether its strategy changed the size of one network: then the front is one of the primary score
+    against parameters and multiply-adds, whatever the objectives.
+    """
     tally, objective = outcome.tally, task.objectives[0]
     best, inherited = tally.best, tally.best if tally.best and tally.best.inherited else None
     if inherited and tally.scratch:
@@ -86,27 +95,34 @@ def conclude(name: str, task: Task, outcome: Outcome, trials: Sequence[Trial]) -
         "inherited": _inherited(inherited, objective),
         "reference": reference,
         "gain": best.score - tally.reference.score if best and tally.reference else None,
-        "front": _front(trials, task.objectives) if len(task.objectives) > 1 else [],
+        "front": _front(trials, task.objectives, structural=structural),
         "test": None,
         "ended": outcome.ended,
     }
     return SearchResult(name, trials, best, task.objectives, outcome.ended, {}, summary)
 
 
-def _front(trials: Sequence[Trial], objectives: Sequence[Objective]) -> list[dict[str, Any]]:
-    """Return the completed trials that none beats in all objectives at once, best in the first objective first."""
+def _front(trials: Sequence[Trial], objectives: Sequence[Objective], *, structural: bool) -> list[dict[str, Any]]:
+    """Return the completed trials that none beats in all objectives at once, best in the first objective first.
+
+    ``structural``: in the primary score, parameters and multiply-adds, where all of them have these. Otherwise empty
+    with one objective.
+    """
     done = [trial for trial in trials if trial.state is State.COMPLETED and trial.scores is not None]
-    if not done:
+    structural = structural and all(name in trial.extra for trial in done for name in SIZES)
+    if not done or (len(objectives) < 2 and not structural):
         return []
-    rank = fronts(np.array([trial.scores for trial in done], dtype=float))
+    values = [(trial.score, *(-float(trial.extra[name]) for name in SIZES)) for trial in done] if structural else []
+    compared = values or [trial.scores or () for trial in done]
+    rank = fronts(np.array(compared, dtype=float))
     best: dict[tuple[float, ...], Trial] = {}
-    for trial, place in zip(done, rank, strict=True):
-        if place == 0 and trial.scores is not None:
-            best.setdefault(trial.scores, trial)  # one of those that are equal in everything
+    for trial, value, place in zip(done, compared, rank, strict=True):
+        if place == 0:
+            best.setdefault(value, trial)  # one of those that are equal in everything
     rows = []
-    for scores, trial in sorted(best.items(), key=lambda item: item[0], reverse=True):
-        shown = {o.metric: o.score(value) for o, value in zip(objectives, scores, strict=True)}
-        costs = {name: trial.extra[name] for name in ("params", "multiply_adds") if name in trial.extra}
+    for _, trial in sorted(best.items(), key=lambda item: item[0], reverse=True):
+        shown = {o.metric: o.score(value) for o, value in zip(objectives, trial.scores or (), strict=True)}
+        costs = {name: trial.extra[name] for name in SIZES if name in trial.extra}
         parent = {"inherited_from": int(trial.inherited)} if trial.inherited else {}
         rows.append({"trial": trial.number, "digest": trial.digest, **shown, **costs, **parent})
     return rows

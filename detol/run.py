@@ -78,6 +78,9 @@ def search(
         shown = metrics.around(watcher or Quiet(), prepared.settings.name)
         if prepared.warm.sources:
             shown.say(warming.said(prepared.warm.sources, prepared.task.known))
+        if settings.inherit != "off" and getattr(prepared.strategy, "childless", False):
+            called = settings.strategy if strategy is None else type(strategy).__name__
+            shown.say(f"strategy {called} proposes no children: nothing is inherited")
         return _left(_run(prepared, store, shown), prepared, database, shown)
 
 
@@ -292,7 +295,7 @@ def run_parts(
         state = "interrupted"  # whatever happens from here on, the record fits the log
         watcher.close()
         executor.close()
-        result = summed_up(name, task, outcome, store.trials())
+        result = summed_up(name, task, outcome, store.trials(), structural=wire.own_start(strategy))
         if outcome.interrupted:
             raise SearchInterrupted(name, result.summary)
         result = conclude(result)

@@ -70,6 +70,7 @@ def strategy(
     references: bool = True,
     shape: Sequence[int] | None = None,
     outputs: int | None = None,
+    max_params: float = 0,
     start: "Topology | str | None" = None,
     warm: Sequence[WarmSource] = (),
 ) -> Strategy:
@@ -85,6 +86,7 @@ def strategy(
         references: whether the space's references may be proposed.
         shape: of one sample of the data.
         outputs: of the networks.
+        max_params: of a network that the search does not refuse; 0: no bound.
         start: what a strategy that changes one network starts from: a topology, ``largest`` or ``smallest``; ``None``:
             its own choice.
         warm: records of other data sets; a strategy that does not take them proposes the best of them first.
@@ -119,7 +121,7 @@ def strategy(
         raise UsageError(
             f"strategy {name} starts from no given topology: leave --start out, or use --strategy prune or grow"
         )
-    facts = {"shape": shape, "outputs": outputs, "start": start}
+    facts = {"shape": shape, "outputs": outputs, "start": start, "max_params": max_params or None}
     known |= {key: value for key, value in facts.items() if key in taken and value is not None}
     known |= {"level": level} if colon else {}
     if "warm" in taken:
@@ -267,22 +269,22 @@ def audit(store: "SearchStore", *, stop: str | None = None, orders: int = 100) -
     if name == "none":
         raise UsageError(f"search {store.name!r} has no stopping rule to audit: --stop RULE says what one would cost")
     trials = store.trials()
+    proposed = [trial for trial in trials if trial.candidate.origin is not Origin.RETRAIN]
     common: dict[str, Any] = {
         "epochs": settings.epochs,
         "objectives": [parse_objective(text) for text in store.settings["objectives"]],
         "trials": settings.trials,
         "seed": settings.seed,
-        "references": sum(trial.candidate.named for trial in trials),
+        "references": sum(trial.candidate.named for trial in proposed),
     }
     from detol.results.earlier import as_trials, from_record
 
     common[LEARNS] = as_trials(from_record(store.settings.get(LEARNS, ())))
     own = stopper(settings.stop, options=settings.section("stop"), **common)
-    spared = own.spared if isinstance(own, Audited) else lambda _: settings.stop == "none"
+    spared = own.spares if isinstance(own, Audited) else lambda _: settings.stop == "none"
     options = {**(settings.section("stop") if stop is None else {}), "audit_share": 0}
     # Of a search that came to its bound all trials are there, though some have no curve to replay.
-    proposed = [t for t in trials if t.state is not State.REFUSED and t.candidate.origin is not Origin.RETRAIN]
-    if settings.trials and len(proposed) >= settings.trials:
+    if settings.trials and sum(trial.state is not State.REFUSED for trial in proposed) >= settings.trials:
         common["trials"] = sum(bool(trial.reports) for trial in proposed)
     return replay(trials, stopper(name, options=options, **common), spared=spared, orders=orders)
 

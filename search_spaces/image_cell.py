@@ -1,8 +1,8 @@
 """``image_cell``: a cell of up to four operations, used in every stage, and the widths and depths of the stages.
 
-Cardinality: 13,617,214,585,920 = 86,835,620 cells (node i: 10 operations x i sources x i + 1 nodes to add; 3 joins where
-there are 2 to 4 nodes) x 13,068 sets of stages (12 + 4 x 12 x (16 + 16^2): 6 widths x 2 depths of the first, 8 widths x
-2 depths of the others, 4 kinds of reduction) x 2 stem strides x 2 stem kernels x 3 rates of dropout.
+Cardinality: 13,617,214,585,920 = 86,835,620 cells (node i: 10 operations x i sources x i + 1 nodes to add; 3 joins
+where there are 2 to 4 nodes) x 13,068 sets of stages (12 + 4 x 12 x (16 + 16^2): 6 widths x 2 depths of the first, 8
+widths x 2 depths of the others, 4 kinds of reduction) x 2 stem strides x 2 stem kernels x 3 rates of dropout.
 Source: the cell-based spaces of Zoph et al. 2018, arXiv 1707.07012, and Liu et al. 2019, arXiv 1806.09055, with the
 stage widths and depths of Radosavovic et al. 2020, arXiv 2003.13678; operations ordered as in He et al. 2016, arXiv
 1603.05027 (activation, convolution, norm). Cells that do nothing leave a plain chain of wide convolutions and pooling

@@ -100,3 +100,15 @@ def test_a_limit_of_steps_that_is_none_is_refused_before_anything_starts(monkeyp
     monkeypatch.setenv("DETOL_STEP_LIMIT", "soon")
     with pytest.raises(UsageError, match="DETOL_STEP_LIMIT must be a number of seconds > 0, got 'soon'"):
         prepare._workers(Settings(data="digits", workers=2))
+
+
+def test_each_rank_has_two_training_samples():
+    six = {"data": {"limit": 10, "validation": 0.4}}
+    made = prepare.prepare(
+        Settings(data="iris", space="tiny", ranks="3", workers=4, tracking="off", device="cpu", options=six)
+    )
+    assert (len(made.dataset.train), made.task.width) == (6, 3)
+    with pytest.raises(UsageError, match="2 for each rank, got 4 for 6: --ranks 3"):
+        prepare._check_ranks(4, 6)
+    with pytest.raises(UsageError, match="got 1 for 1: bring more samples"):
+        prepare._check_ranks(1, 1)

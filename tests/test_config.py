@@ -112,6 +112,17 @@ def test_where_time_is_the_bound_the_guided_strategy_looks_at_prices():
     assert config.Settings(hours=1, strategy="random").settled().section("strategy") == {}
 
 
+@pytest.mark.parametrize("strategy", ["prune", "prune:edges", "grow"])
+def test_strategies_that_say_what_is_inherited_take_no_other_rule(strategy):
+    for rule in ("off", "match"):
+        with pytest.raises(UsageError, match=f"strategy {strategy} .*--inherit {rule}") as caught:
+            config.settings(strategy=strategy, inherit=rule)
+        assert "\n" not in str(caught.value)
+    assert config.settings(strategy=strategy).inherit == "off"
+    assert config.settings(strategy=strategy, inherit="morph").inherit == "morph"
+    assert config.settings(strategy="evolution", inherit="match").inherit == "match"
+
+
 def test_what_may_answer_is_part_of_what_a_search_is():
     of = {reuse: config.Settings(data="digits", reuse=reuse).identity() for reuse in config.REUSE}
     assert len(set(of.values())) == 3

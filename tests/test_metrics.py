@@ -4,6 +4,7 @@ import json
 import re
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -13,7 +14,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from detol import cli, run
 from detol.config import Settings
 from detol.errors import UsageError
+from detol.graph.ops import op
+from detol.graph.topology import chain
 from detol.metrics import Metrics, Picture
+from detol.search.records import Candidate, Origin, State, Trial
+from detol.search.tally import Tally
+from detol.spaces.decisions import Decisions
 from detol.watch import Quiet
 
 DASHBOARD = Path(__file__).parents[1] / "dashboards" / "grafana" / "detol.json"
@@ -81,6 +87,23 @@ def test_no_best_before_the_first_score():
         assert "detol_trials" not in scrape(metrics.url)
         metrics.keep(Picture(name="new"))
         assert "detol_best_value" not in scrape(metrics.url)
+
+
+def test_the_best_value_is_one_from_scratch_where_there_is_any():
+    def ended(score, **extra):
+        candidate = Candidate(Decisions(), chain(op("linear")), Origin.SAMPLE)
+        return Trial(0, candidate, State.COMPLETED, 1, scores=(score,), extra=extra)
+
+    tally = Tally(best=ended(0.9, inherited_from="3"))
+    limits = SimpleNamespace(trials=9)
+    search = SimpleNamespace(tally=tally, running={}, seconds=1.0, task=SimpleNamespace(limits=limits))
+    with Metrics("0") as metrics:
+        watcher = metrics.around(Quiet(), "inheriting")
+        watcher(search)
+        assert scrape(metrics.url)["detol_best_value"] == 0.9
+        tally.scratch = ended(0.5)
+        watcher(search)
+        assert scrape(metrics.url)["detol_best_value"] == 0.5
 
 
 def test_a_minimised_objective_is_exported_as_it_is_measured(tmp_path):

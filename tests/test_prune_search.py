@@ -74,6 +74,41 @@ def test_a_front_is_sought_and_references_are_left_to_others(search: Search) -> 
     assert front[-1]["params"] == smallest.extra["params"]
 
 
+def test_with_one_objective_too_the_front_is_of_the_score_parameters_and_multiply_adds(search: Search) -> None:
+    result = search("alone", objective=("val_accuracy",))
+    points = {
+        trial.number: (trial.score, -float(trial.extra["params"]), -float(trial.extra["multiply_adds"]))
+        for trial in result.trials
+    }
+    kept = {
+        number
+        for number, own in points.items()
+        if not any(all(a >= b for a, b in zip(p, own, strict=True)) and p != own for p in points.values())
+    }
+    assert {row["trial"] for row in result.summary["front"]} <= kept
+    assert {points[row["trial"]] for row in result.summary["front"]} == {points[number] for number in kept}
+    assert all({"val_accuracy", "params", "multiply_adds"} <= set(row) for row in result.summary["front"])
+    plain = search("plain", strategy="random", trials=1, objective=("val_accuracy",), options={})
+    assert plain.summary["front"] == []
+
+
+def test_a_bound_on_the_parameters_holds_for_the_start(search: Search) -> None:
+    free = search("free", trials=1)
+    bound = float(free.trials[0].extra["params"]) / 2
+    result = search("bound", max_params=bound)
+    assert not [trial for trial in result.trials if trial.state is State.REFUSED]
+    assert float(result.trials[0].extra["params"]) <= bound
+
+
+@pytest.mark.parametrize("strategy", ["prune:neurons", "grow"])
+def test_a_rule_that_pauses_is_refused_in_one_line(strategy: str, search: Search) -> None:
+    for stop in ("promote", "median+promote"):
+        with pytest.raises(UsageError, match=f"strategy {strategy} .*--stop none") as caught:
+            search("x", strategy=strategy, stop=stop, options={})
+        assert "\n" not in str(caught.value)
+    assert search("median", strategy=strategy, stop="median", trials=1, options={}).trials
+
+
 def test_a_resumed_search_goes_on_as_if_it_had_never_ended(search: Search, tmp_path: Path) -> None:
     whole = outcome(search("whole"))
     search("half", trials=2, db=str(tmp_path / "other.db"))

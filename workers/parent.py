@@ -1,7 +1,9 @@
 """A parent's network as it was trained, for what is measured or taken over by looking at what it computes."""
 
+from collections.abc import Mapping
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from detol.graph.build import build
@@ -21,9 +23,18 @@ def restored(topology: Topology, weights: bytes, data: Tensors) -> nn.Module:
     Raises:
         CheckpointError: weights of another network.
     """
+    return loaded(topology, unpack(weights, topology), data)
+
+
+def loaded(topology: Topology, state: Mapping[str, Tensor], data: Tensors) -> nn.Module:
+    """Return the same of a state dict.
+
+    Raises:
+        RuntimeError: it is not one of that topology.
+    """
     with torch.random.fork_rng([]):  # weights that are overwritten at once are drawn
         network = build(topology, data.shape, data.outputs)
-    network.load_state_dict(dict(unpack(weights, topology)))
+    network.load_state_dict(dict(state))
     return network.to(data.device, memory_format=data.layout)  # type: ignore[call-overload, no-any-return]
 
 

@@ -107,6 +107,29 @@ def save(
     return safetensors.torch.save(tensors, {**more, **stamp.facts(), **about})
 
 
+def is_state(weights: bytes) -> bool:
+    """Return whether packed bytes are the whole state of a training, not weights alone.
+
+    Raises:
+        CheckpointError: bytes that are neither.
+    """
+    return facts(weights).get("kind") == KIND
+
+
+def read_any(checkpoint: bytes, topology: Topology) -> Saved:
+    """Return a saved state of whatever training of a topology.
+
+    Raises:
+        CheckpointError: bytes that are cut short or no checkpoint of a training, or one of another topology.
+    """
+    found = _facts(checkpoint)
+    try:
+        stamp = Stamp(digest(topology), found["recipe"], int(found["seed"]), int(found["epochs"]))
+    except (KeyError, ValueError) as error:
+        raise CheckpointError(f"the checkpoint does not say whose it is ({error}): start again") from None
+    return read(checkpoint, stamp)
+
+
 def read(checkpoint: bytes, stamp: Stamp) -> Saved:
     """Return a saved state for the training with this stamp.
 

@@ -32,10 +32,12 @@ class Audit:
         late: of ``against``, those that ended above all that the rule would have let complete; their numbers.
         late_chance: estimate of the chance that a trial which the rule ends early beats the winner.
         late_chance_95: its upper bound (Clopper and Pearson 1934, one-sided 95 %).
-        winner: number of the best completed trial.
-        lost: chance, over random orders of arrival, that the rule would have ended the winner early.
+        winner: number of the best completed trial; of those whose scores were not inherited, if there are any.
+        judged: number of the trial that the rule was asked about for it: the winner, or where that is one which was
+            trained from scratch because its score was inherited, that one.
+        lost: chance, over random orders of arrival, that the rule would have ended ``judged`` early.
         lost_as_it_was: whether it would have in the order in which the trials arrived.
-        regret: what would have been lost of the winner's score then, on the average over the orders; >= 0.
+        regret: what would have been lost of the score of ``judged``, on the average over the orders; >= 0.
         regret_max: and at worst.
         epochs_full: of training all trials to their end.
         epochs_spent: trained in fact (what reuse answered or a checkpoint spared is left out).
@@ -51,6 +53,7 @@ class Audit:
     late_chance: float | None
     late_chance_95: float | None
     winner: int
+    judged: int
     lost: float
     lost_as_it_was: bool
     regret: float
@@ -65,11 +68,13 @@ class Audit:
         full = max(1, self.epochs_full)
         late = ", ".join(map(str, self.late)) or "none"
         would = "would have" if self.lost_as_it_was else "would not have"
+        again = "" if self.judged == self.winner else f", which is trial {self.judged} from scratch"
+        ended = "it" if self.judged == self.winner else f"trial {self.judged}"
         return [
             f"epochs: {self.epochs_spent} spent of {self.epochs_full} for all to the end "
             f"({1 - self.epochs_spent / full:.0%} saved; the rule alone saves {1 - self.epochs_replayed / full:.0%})",
-            f"winner: trial {self.winner}; the rule {would} ended it early in the order in which the trials arrived, "
-            f"and in {self.lost:.0%} of {self.orders} random orders",
+            f"winner: trial {self.winner}{again}; the rule {would} ended {ended} early in the order in which the "
+            f"trials arrived, and in {self.lost:.0%} of {self.orders} random orders",
             f"regret of the rule over those orders: {self.regret:.6g} on the average, {self.regret_max:.6g} at worst",
             f"spared: {self.spared} trials ran to their end whatever the rule said, {self.against} of them against it; "
             f"late bloomers that beat the rest: {late}"
@@ -81,7 +86,7 @@ def audit(
     trials: Sequence[Trial],
     rule: Stopper,
     *,
-    spared: Callable[[int], bool] = lambda _: False,
+    spared: Callable[[Trial], bool] = lambda _: False,
     orders: int = ORDERS,
     seed: int = 0,
     finish: int = 5,
@@ -94,7 +99,7 @@ def audit(
     Args:
         trials: of the search.
         rule: without a share that it spares.
-        spared: whether the trial of a number ran to its end whatever the rule said.
+        spared: whether a trial ran to its end whatever the rule said.
         orders: random orders of arrival, >= 1.
         seed: of the orders.
         finish: as in :func:`detol.search.rehearse.rehearse`.
@@ -108,9 +113,9 @@ def audit(
     complete = [trial for trial in known if _complete(trial)]
     if not complete:
         raise UsageError("an audit needs a trial that completed its training, and the search has none: let it go on")
-    winner = max(complete, key=lambda trial: (trial.curve[-1], trial.tie_break, -trial.number))
+    reported, winner = _winner(trials, complete)
     as_it_was = _replay(known, range(len(known)), rule, finish)
-    free = [place for place, trial in enumerate(known) if spared(trial.number) and _judged(trial) and _complete(trial)]
+    free = [place for place, trial in enumerate(known) if spared(trial) and _judged(trial) and _complete(trial)]
     against = [place for place in free if as_it_was.trials[place].state is not State.COMPLETED]
     bar = -math.inf if as_it_was.best is None else known[as_it_was.best].curve[-1]
     late = [known[place].number for place in against if known[place].curve[-1] > bar]
@@ -123,7 +128,7 @@ def audit(
         place = order.index(known.index(winner))
         lost += done.trials[place].state is not State.COMPLETED
         lowest = min(trial.curve[-1] for trial in complete)
-        regrets.append(winner.curve[-1] - max(found, lowest))
+        regrets.append(max(0.0, winner.curve[-1] - max(found, lowest)))
         epochs.append(done.epochs)
     return Audit(
         trials=len(known),
@@ -133,7 +138,8 @@ def audit(
         late=tuple(late),
         late_chance=len(late) / len(against) if against else None,
         late_chance_95=_upper(len(late), len(against)) if against else None,
-        winner=winner.number,
+        winner=reported.number,
+        judged=winner.number,
         lost=lost / orders,
         lost_as_it_was=as_it_was.trials[known.index(winner)].state is not State.COMPLETED,
         regret=float(np.mean(regrets)),
@@ -143,6 +149,17 @@ def audit(
         epochs_replayed=float(np.mean(epochs)),
         orders=orders,
     )
+
+
+def _winner(trials: Sequence[Trial], complete: Sequence[Trial]) -> tuple[Trial, Trial]:
+    """Return the trial that a search reports, and the completed one of its strategy that this comes from."""
+    scratch = [trial for trial in trials if trial.reports and _complete(trial) and not trial.inherited]
+    best = max(scratch or complete, key=lambda trial: (trial.curve[-1], trial.tie_break, -trial.number))
+    by_number = {trial.number: trial for trial in complete}
+    if best.number in by_number:
+        return best, best
+    first = next((by_number[number] for number in best.candidate.parents if number in by_number), None)
+    return (best, first) if first else _winner(complete, complete)
 
 
 def _complete(trial: Trial) -> bool:

@@ -104,7 +104,10 @@ class WeightsFolder:
             if not self._warned:
                 self._warned = True
                 reason = error.strerror or str(error)
-                self._warn(f"checkpoints cannot be kept in {path.parent} ({reason}): trials that pause are stopped")
+                self._warn(
+                    f"checkpoints cannot be kept in {path.parent} ({reason}): trials that pause are stopped, but for "
+                    "the best, which are held in memory until the search ends"
+                )
             return ""
         return path.relative_to(self._home).as_posix()
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from detol.graph.edit import normalise
+from detol.search.inheritance import MARKS
 from detol.search.protocols import Stopper
 from detol.search.records import Objective, Origin, State, Trial, Verdict
 from detol.search.scoring import with_report
@@ -61,7 +63,7 @@ def begun(
 
     Returns:
         The trial, PAUSED with what is known; or RUNNING, to go on from the checkpoint. A curve without a checkpoint is
-        of no use to one that does not rest.
+        of no use to one that does not rest. A checkpoint of other names of nodes counts as none.
     """
     found: Trial | None = None
     reached = (trial.epoch, 0)
@@ -69,7 +71,7 @@ def begun(
         if result.scores is None or not trial.epoch < result.epoch < trial.epochs or result.epoch < reached[0]:
             continue
         place, epoch = left(result)
-        if not place or not at_hand(place):
+        if not place or not named_alike(trial, result) or not at_hand(place):
             place, epoch = "", 0
         if (result.epoch, epoch) > reached or found is None:
             told = adopted(trial, result, place, epoch, objectives)
@@ -79,13 +81,25 @@ def begun(
     return found
 
 
+def named_alike(trial: Trial, result: Trial) -> bool:
+    """Return whether two trials of one digest also name their nodes alike: weights are kept under these names."""
+    one, other = trial.candidate.topology, result.candidate.topology
+    return one == other or normalise(one) == normalise(other)
+
+
 def _retold(trial: Trial, result: Trial, objectives: Sequence[Objective]) -> Trial:
-    """Return ``trial`` with the outcome of ``result``, scored by the objectives of this search."""
+    """Return ``trial`` with the outcome of ``result``, scored by the objectives of this search.
+
+    With the weights comes the topology that they are of: the same network, perhaps under other names of nodes. An
+    answer was trained from scratch: the trial loses what says that it began with weights of another.
+    """
+    topology = result.candidate.topology if result.weights else trial.candidate.topology
     told = replace(trial, reports=(), curve=(), scores=None)
     for report in result.reports:
         told = with_report(told, report, objectives)
     return replace(
         told,
+        candidate=replace(trial.candidate, topology=topology),
         state=result.state if told.scores is not None else State.DIVERGED,
         reason=result.reason,
         seed=result.seed,
@@ -93,5 +107,5 @@ def _retold(trial: Trial, result: Trial, objectives: Sequence[Objective]) -> Tri
         seconds=trial.seconds,
         reused=result.reused,
         weights=result.weights,
-        extra=answered(trial, result),
+        extra={name: value for name, value in answered(trial, result).items() if name not in MARKS},
     )

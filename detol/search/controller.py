@@ -62,6 +62,7 @@ class Controller:
         self._consumed, self._mark = consumed, clock.now()
         self._twin, self._watch, self._warn = twin, watch, warn
         self._measures: tuple[str, ...] = tuple(getattr(strategy, "measures", ()))
+        self._facts: Callable[[Trial], Mapping[str, int]] = getattr(stopper, "facts", lambda _: {})
         self._inheritance = Inheritance(task, keeper, warn)
         self._ledger = Ledger(store, tracker, task.objectives, self._inheritance.ended)
         self._ledger.tally.references = left_out(task)
@@ -228,6 +229,7 @@ class Controller:
             self._ledger.finish(replace(trial, state=State.REFUSED, reason=assessment.refusal), new=True)
             return None
         self._refused_in_a_row = 0
+        trial = replace(trial, extra={**trial.extra, **self._facts(trial)})
         found = self._reuse.look(trial)
         if found is not None and found.state.final:
             self._ledger.finish(found, new=True)
@@ -258,7 +260,7 @@ class Controller:
         trial, checkpoint = self._fidelity.checkpoint(trial)
         candidate, parent = trial.candidate, None
         if checkpoint is None and KNOWN not in trial.extra:  # a checkpoint holds what was inherited
-            trial, candidate, parent = self._inheritance.begun(trial)
+            trial, candidate, parent = self._inheritance.begun(trial, self._fidelity.open)
         self._ledger.run(trial)
         # The limit is one of the whole attempt, however often it paused.
         done = trial.reports if checkpoint else ()

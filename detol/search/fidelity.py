@@ -60,7 +60,8 @@ class Fidelity:
         self._pauser = stopper if isinstance(stopper, Pauser) else None
         self._task, self._keeper, self._ledger, self._warn = task, keeper, ledger, warn
         self._contest = Contest(task, stopper, ledger)
-        self._memory: dict[int, bytes] = {}  # checkpoints of trials that go on at once and that no disk took
+        # Checkpoints that no disk took: of trials that go on, and of the best that rest.
+        self._memory: dict[int, bytes] = {}
         self._verdicts: dict[int, Verdict] = {}
         self._outdated: list[str] = []
 
@@ -81,11 +82,20 @@ class Fidelity:
         """Return the trial as it goes on, and from where: from its beginning when its checkpoint is gone."""
         if CHECKPOINT not in trial.extra:
             return from_start(trial, self._task.objectives) if KNOWN in trial.extra else trial, None
-        found = self._memory.get(trial.number) or (self._keeper.load(trial.weights) if trial.weights else None)
+        found = self._last(trial)
         if found is not None:
             return trial, found
         self._warn(f"trial {trial.number}: its checkpoint is missing or damaged; it starts again from its beginning")
         return self.without(trial), None
+
+    def open(self, number: int) -> tuple[Trial, bytes] | None:
+        """Return a trial that has not ended and its last checkpoint; ``None`` where there is no such one."""
+        trial = self._ledger.find(number)
+        found = self._last(trial) if trial and CHECKPOINT in trial.extra else None
+        return (trial, found) if trial and found is not None else None
+
+    def _last(self, trial: Trial) -> bytes | None:
+        return self._memory.get(trial.number) or (self._keeper.load(trial.weights) if trial.weights else None)
 
     def rests(self, trial: Trial) -> bool:
         """Return whether a trial that has come as far as it has, somewhere, has been at its first milestone."""
@@ -115,7 +125,8 @@ class Fidelity:
         With few ``seconds`` left for the search, one that cannot come to its end rests. A reference for which the
         search has time, on so many ``workers``, goes on to the last milestone, and rests there.
 
-        When no disk takes its checkpoint, it goes on from memory; but it cannot rest, and is stopped.
+        When no disk takes its checkpoint, it goes on from memory, or rests there while it is among the best
+        ``FINISHED`` that do; the others are stopped.
         """
         verdict = self._verdicts.pop(trial.number, Verdict.CONTINUE)
         if seconds < NEARLY * _needed(trial, trial.epochs - trial.epoch):
@@ -126,29 +137,39 @@ class Fidelity:
         place = self._keeper.rest(trial, event.weights) if event.weights else ""
         if self._contest.has(trial) and not self._contest.milestone(trial):  # no rule stops it, nor does a full disk
             verdict = Verdict.PAUSE if place else Verdict.CONTINUE
-        if event.weights and (place or verdict is not Verdict.PAUSE):
-            self.drop(trial)
-            trial = replace(trial, weights=place, extra={**trial.extra, CHECKPOINT: trial.epoch})
-            if verdict is Verdict.PAUSE:
-                self._ledger.rest(trial, event)
-                return
-            if not place:
-                self._memory[trial.number] = event.weights
+        if not event.weights:
+            ended = replace(trial, state=State.STOPPED, reason=f"{_paused_at(trial)}: it came without a checkpoint")
+            self._ledger.finish(self.closed(ended), event=event)
+            return
+        self.drop(trial)
+        trial = replace(trial, weights=place, extra={**trial.extra, CHECKPOINT: trial.epoch})
+        if not place:
+            self._memory[trial.number] = event.weights
+        if verdict is not Verdict.PAUSE:
             self._ledger.wait(replace(trial, state=State.RUNNING), first=True)
             return
-        why = "its checkpoint could not be kept" if event.weights else "it came without a checkpoint"
-        ended = replace(trial, state=State.STOPPED, reason=f"paused at epoch {trial.epoch}: {why}")
-        self._ledger.finish(self.closed(ended), event=event)
+        self._ledger.rest(trial, event)
+        held = [other for other in self._ledger.resting.values() if other.number in self._memory]
+        if len(held) > FINISHED:
+            worst = min(held, key=self._standing)
+            why = f"{_paused_at(worst)}: its checkpoint could not be kept"
+            self._ledger.finish(self.closed(replace(worst, state=State.STOPPED, reason=why)))
+
+    def _standing(self, trial: Trial) -> tuple[int, int, float, int]:
+        """Return what is higher for the better of resting trials: whom fewer others beat after the same epoch."""
+        return -beaten(trial, self._ledger.others((trial.number,))), trial.epoch, trial.score, -trial.number
 
     def closed(self, trial: Trial) -> Trial:
         """Return a trial that has ended without its checkpoint, which goes at the next ``sweep``.
 
-        That of one that was stopped may stay for later searches; what was known from an earlier one is an answer.
+        That of one that was stopped may stay for later searches, or children of this one where it goes on for longer;
+        what was known from an earlier one is an answer.
         """
         self._verdicts.pop(trial.number, None)
         if CHECKPOINT not in trial.extra:
             return settled(trial)
-        worth = trial.state is State.STOPPED and trial.scores is not None and not trial.inherited and trial.weights
+        wanted = trial.weights and (not trial.inherited or self._task.inherit != "off")
+        worth = wanted and trial.state is State.STOPPED and trial.scores is not None
         place = self._keeper.stay(trial, trial.weights) if worth else ""
         if place:
             self._memory.pop(trial.number, None)
@@ -312,6 +333,10 @@ def beaten(trial: Trial, others: Iterable[Trial]) -> int:
     return sum(_at(other, trial.epoch) > trial.curve[-1] for other in standing)
 
 
+def _paused_at(trial: Trial) -> str:
+    return f"paused at epoch {trial.epoch}"
+
+
 def _cost(trial: Trial) -> float:
     return float(trial.extra.get(COST, 0.0))
 
@@ -332,7 +357,9 @@ def _at(trial: Trial, epoch: int) -> float:
 
 
 def _needed(trial: Trial, epochs: int | None = None) -> float:
-    """Return about how many seconds a trial takes for some more epochs, by default to its end."""
+    """Return about how many seconds a trial takes for some more epochs, by default to its end; 0: nothing tells."""
+    if not trial.reports:
+        return 0.0
     again = trial.epoch if KNOWN in trial.extra and CHECKPOINT not in trial.extra else 0
     # The last epoch speaks: the first one of an attempt also warms up.
     return trial.reports[-1].seconds * (trial.epochs - trial.epoch + again if epochs is None else epochs)

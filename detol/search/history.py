@@ -100,6 +100,7 @@ def copy(trial: Trial, candidate: Candidate, name: str) -> Trial | None:
         return None
     reused = "" if trial.state is State.REFUSED else trial.reused or f"{name}/{trial.number}"
     extra = {name: value for name, value in trial.extra.items() if name not in PLACES}
+    candidate = replace(candidate, topology=trial.candidate.topology)  # its weights are kept under those names of nodes
     return replace(trial, candidate=candidate, reused=reused, seconds=0.0, attempt=1, extra=extra)
 
 

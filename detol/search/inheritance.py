@@ -13,12 +13,17 @@ from detol.graph.correspond import correspond
 from detol.graph.topology import Topology
 from detol.search.protocols import Keeper
 from detol.search.records import INHERITED, Candidate, Origin, Transfer, Trial
+from detol.search.spared import CHECKPOINT, LEFT
 from detol.search.tally import Tally
 from detol.search.task import Task
 
-RULE, SHARE, RECORD, NOTE = "inherit", "inherited", "transfer", "inherit_note"
+RULE, SHARE, RECORD, NOTE, EPOCH = "inherit", "inherited", "transfer", "inherit_note", "inherited_epoch"
 """Facts of a trial: by which rule its weights were taken over, which share of its parameters (from the worker), the
-record of the edit while the trial has not ended, and why nothing was taken over."""
+record of the edit while the trial has not ended, why nothing was taken over, and after which epoch of the parent's
+training its weights were taken."""
+
+MARKS = (INHERITED, RULE, SHARE, NOTE, EPOCH)
+"""Facts that are those of a training: another one of the same trial, or an answer, loses them."""
 
 REMEMBERED = 1_000
 """Trials whose networks are remembered as parents; keepers keep the weights of fewer."""
@@ -26,6 +31,9 @@ REMEMBERED = 1_000
 
 class Inheritance:
     """Finds the parents of new trials.
+
+    One that has ended serves with the weights that were kept of it, or the checkpoint that it left when it was stopped;
+    one that rests or has gone on with its last checkpoint.
 
     Args:
         task: its rule is for candidates that come without a record of their own.
@@ -35,15 +43,19 @@ class Inheritance:
 
     def __init__(self, task: Task, keeper: Keeper, warn: Callable[[str], None]) -> None:
         self._rule, self._keeper, self._warn = task.inherit, keeper, warn
-        self._parents: dict[int, tuple[Topology, str]] = {}  # by number: topology, place of the weights
+        # Of those that have ended, by number: topology, place of the weights, and their epoch.
+        self._parents: dict[int, tuple[Topology, str, int]] = {}
         self._again: set[int] = set()
 
     def ended(self, trial: Trial) -> None:
         """Take note of a trial that has ended: its weights may be taken over."""
         if trial.candidate.origin is Origin.RETRAIN:
             self._again.update(trial.candidate.parents)
-        if trial.weights and trial.state.scored and trial.scores is not None:
-            self._parents[trial.number] = (trial.candidate.topology, trial.weights)
+        place, epoch = trial.weights, trial.epoch
+        if not place and not trial.reused:
+            place, epoch = str(trial.extra.get(LEFT, "")), int(trial.extra.get(CHECKPOINT, 0))
+        if place and trial.state.scored and trial.scores is not None:
+            self._parents[trial.number] = (trial.candidate.topology, place, epoch)
             if len(self._parents) > REMEMBERED:
                 del self._parents[next(iter(self._parents))]
 
@@ -52,23 +64,29 @@ class Inheritance:
         transfer = trial.candidate.transfer
         return replace(trial, extra={**trial.extra, RECORD: to_text(transfer)}) if transfer else trial
 
-    def begun(self, trial: Trial) -> tuple[Trial, Candidate, tuple[Topology, bytes] | None]:
+    def begun(
+        self, trial: Trial, opened: Callable[[int], tuple[Trial, bytes] | None] = lambda _: None
+    ) -> tuple[Trial, Candidate, tuple[Topology, bytes] | None]:
         """Return a trial marked as it starts, what the worker gets of its candidate, and the parent.
 
-        The first of the candidate's parents whose weights are there; the trial starts from scratch when none are, and
-        a note says so.
+        The first of the candidate's parents whose weights (or checkpoint) are there; the trial starts from scratch when
+        none are, and a note says so.
+
+        Args:
+            trial: new, or one that begins again.
+            opened: returns the trial of a number and its last checkpoint, if it has not ended and has one.
         """
         candidate = trial.candidate
         transfer = candidate.transfer or from_text(str(trial.extra.get(RECORD, "")))
         wanted = (transfer.parent,) if transfer else candidate.parents if self._inherits(candidate) else ()
-        marks = (INHERITED, RULE, NOTE)
-        bare = replace(trial, extra={name: value for name, value in trial.extra.items() if name not in marks})
+        bare = replace(trial, extra={name: value for name, value in trial.extra.items() if name not in MARKS})
         for number in wanted:
-            topology, place = self._parents.get(number, (None, ""))
-            weights = self._keeper.load(place) if place else None
-            if topology is not None and weights is not None:
+            found = self._kept(number) or _resting(opened(number))
+            if found is not None:
+                topology, weights, epoch = found
                 how = transfer or Transfer(number, correspond(topology, candidate.topology), rule=self._rule)
-                marked = replace(bare, extra={**bare.extra, INHERITED: str(number), RULE: how.rule})
+                extra = {**bare.extra, INHERITED: str(number), RULE: how.rule, EPOCH: epoch}
+                marked = replace(bare, extra=extra)
                 return marked, replace(candidate, transfer=how), (topology, weights)
         if wanted:
             note = f"the weights of trial {' and '.join(map(str, wanted))} are not kept: trained from scratch"
@@ -89,8 +107,19 @@ class Inheritance:
         note = f"trial {best.number} from scratch"
         return Candidate(best.candidate.decisions, best.candidate.topology, Origin.RETRAIN, (best.number,), note)
 
+    def _kept(self, number: int) -> tuple[Topology, bytes, int] | None:
+        """Return what is kept of a trial that has ended: topology, weights or checkpoint, and their epoch."""
+        topology, place, epoch = self._parents.get(number, (None, "", 0))
+        weights = self._keeper.load(place) if place else None
+        return None if topology is None or weights is None else (topology, weights, epoch)
+
     def _inherits(self, candidate: Candidate) -> bool:
         return self._rule != "off" and not candidate.named
+
+
+def _resting(found: tuple[Trial, bytes] | None) -> tuple[Topology, bytes, int] | None:
+    """Return the same of one that has not ended, and its checkpoint."""
+    return (found[0].candidate.topology, found[1], int(found[0].extra[CHECKPOINT])) if found else None
 
 
 def to_text(transfer: Transfer) -> str:

@@ -79,6 +79,13 @@ class Ledger:
         parts = itertools.chain(self._ended, *there)
         return (trial for trial in parts if trial.number not in but)
 
+    def find(self, number: int) -> Trial | None:
+        """Return the trial with that number if it has started and not ended."""
+        for there in (self.resting, self.running, self.awaited):
+            if number in there:
+                return there[number]
+        return next((trial for trial in self.waiting if trial.number == number), None)
+
     def add(self, trial: Trial) -> None:
         """Record a new trial that will run."""
         self._store.add(trial)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from detol.search.fidelity import Fidelity
 from detol.search.history import History, number_of, replay
+from detol.search.inheritance import RECORD, from_text
 from detol.search.ledger import AWAITED, Ledger
 from detol.search.protocols import Store, Strategy, Telling
 from detol.search.records import Candidate, Origin, State, Trial
@@ -69,7 +70,7 @@ def restore(
     if expect:
         expect(named)
     told = replay(History("resume", store.steps(), trials), strategy, task.objectives, warn)
-    for trial in trials.values():
+    for trial in map(_edited, trials.values()):
         if trial.state is State.RUNNING and AWAITED in trial.extra:
             ledger.await_(trial, str(trial.extra[AWAITED]))
         elif trial.state is State.RUNNING:
@@ -77,6 +78,12 @@ def restore(
         else:
             ledger.recall(trial, told=(trial.number if trial.state.final else (trial.number, trial.epoch)) in told)
     return [reference for reference in named if reference.note not in done]
+
+
+def _edited(trial: Trial) -> Trial:
+    """Return a trial of the record with its candidate's own record of weights to take over, while it has not ended."""
+    transfer = None if trial.state.final else from_text(str(trial.extra.get(RECORD, "")))
+    return replace(trial, candidate=replace(trial.candidate, transfer=transfer)) if transfer else trial
 
 
 def follow(

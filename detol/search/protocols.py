@@ -99,7 +99,8 @@ class Strategy(Protocol):
     is proposed twice, nor one that was told without being asked (references).
 
     It may have an attribute ``measures``: names of what workers measure of each network that completed its training
-    (``detol.workers.measures``); the results are JSON texts in the extra facts of the trials it is told.
+    (``detol.workers.measures``); the results are JSON texts in the extra facts of the trials it is told. And one
+    ``childless``: true where no candidate names parents, so that there is nothing that ``--inherit`` could take over.
     """
 
     def ask(self, count: int) -> Sequence[Candidate]:
@@ -113,7 +114,11 @@ class Strategy(Protocol):
 
 @runtime_checkable
 class Stopper(Protocol):
-    """Judges a running trial after each report. Pure: no clock, no writes, no randomness."""
+    """Judges a running trial after each report. Pure: no clock, no writes, no randomness.
+
+    It may have a method ``facts(trial)``: what the record of a new trial shall say (``Trial.extra``), which is there
+    whenever it is asked about that trial later.
+    """
 
     def judge(self, trial: Trial, peers: Iterable[Trial]) -> Verdict:
         """Return what to do with ``trial``, whose last report is new; ``peers`` are all other trials of the search."""
@@ -304,6 +309,8 @@ class Keeper(Protocol):
 
     def stay(self, trial: Trial, place: str) -> str:
         """Keep the checkpoint of a trial that was stopped, for later searches that come to the same training.
+
+        Also for children that take over its weights when this search goes on for longer.
 
         Returns:
             ``place``; empty when it is not worth keeping (it is dropped later), or not a checkpoint of this keeper.

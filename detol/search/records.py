@@ -250,7 +250,8 @@ class Job:
         attempt: 1 or 2.
         until: the epoch after which it pauses, in [1, epochs]; 0: it does not.
         checkpoint: where it goes on (what an earlier ``Ended`` of it in state PAUSED carried); ``None``: at the start.
-        parent: the parent's topology and trained weights, to be taken over as ``candidate.transfer`` says.
+        parent: the parent's topology and trained weights, or the checkpoint of one that has not come to its end, to be
+            taken over as ``candidate.transfer`` says.
         measures: what is measured of the trained network for the strategy, by name; the results are in the extra
             facts of the end, as JSON under the same names.
     """

@@ -7,8 +7,9 @@ two searches never stop each other.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from detol.search.answer import answer, begun
+from detol.search.answer import answer, begun, named_alike
 from detol.search.fidelity import FINISHING, Fidelity
 from detol.search.ledger import Ledger
 from detol.search.protocols import Clock, Keeper, Stopper, Store
@@ -115,9 +116,14 @@ class Reuse:
                 self._ledger.wait(trial)
 
     def _took(self, found: Trial, trial: Trial) -> bool:
-        """Record what was found of a trial if it is answered, or rests now; return whether that is so."""
+        """Record what was found of a trial if it is answered, or rests now; return whether that is so.
+
+        Its topology is on record already: weights under other names of nodes are not taken.
+        """
         if not found.state.final and found.state is not State.PAUSED:
             return False
+        weights = found.weights if named_alike(trial, found) else ""
+        found = replace(found, candidate=trial.candidate, weights=weights)
         self._fidelity.drop(trial)  # its own checkpoint: another's has come further
         self._ledger.resume(found.number)
         if found.state.final:

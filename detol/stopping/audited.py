@@ -14,13 +14,16 @@ SHARE = 0.05
 """Of the trials, by default."""
 LEAST = 3
 """Trials that run to their end at least, but no more than a third of a search."""
+MARK = "audit_spared"
+"""Fact of a trial, from its start: 1 where it runs to its end whatever the rule says, 0 where it does not."""
 
 
 class Audited:
     """A rule, and a share of the trials that run to their end whatever it says.
 
     Which ones depends on their number and the search's seed alone: one, drawn by lot, of each ``period`` in a row after
-    the references, about which the rule is not asked.
+    the references, about which the rule is not asked. A trial's record says it from its start, since ``trials`` changes
+    when a search goes on with more of them; the lot is asked about one whose record does not.
     ``detol results audit`` compares what became of them with what the rule would have done. A curve that is not finite
     is stopped all the same.
 
@@ -42,14 +45,22 @@ class Audited:
         self.rule, self.seed, self.references = rule, seed, references
 
     def spared(self, number: int) -> bool:
-        """Return whether the trial of that number runs to its end whatever the rule says."""
+        """Return whether the lot falls on the trial of that number, >= 0."""
         block, place = divmod(number - self.references, self.period)
         lot = hashlib.sha256(f"audit {self.seed} {block}".encode()).digest()
         return block >= 0 and place == int.from_bytes(lot[:8], "big") % self.period
 
+    def facts(self, trial: Trial) -> dict[str, int]:
+        """Return what the record of a new trial shall say of it; nothing of one that no strategy proposed."""
+        return {} if trial.candidate.named else {MARK: int(self.spared(trial.number))}
+
+    def spares(self, trial: Trial) -> bool:
+        """Return whether a trial runs to its end whatever the rule says: by its record, or else by lot."""
+        return bool(trial.extra[MARK]) if MARK in trial.extra else self.spared(trial.number)
+
     def judge(self, trial: Trial, peers: Iterable[Trial]) -> Verdict:
         """Return what the rule says, and CONTINUE for a trial that is spared."""
-        if self.spared(trial.number) and (not trial.curve or math.isfinite(trial.curve[-1])):
+        if self.spares(trial) and (not trial.curve or math.isfinite(trial.curve[-1])):
             return Verdict.CONTINUE
         return self.rule.judge(trial, peers)
 
@@ -72,7 +83,7 @@ class AuditedPauser(Audited):
 
     def milestone(self, trial: Trial) -> int:
         """Return what the rule says, and the end of the training for a trial that is spared and does not halt."""
-        return trial.epochs if self.spared(trial.number) and not self._halting else self._pauser.milestone(trial)
+        return trial.epochs if self.spares(trial) and not self._halting else self._pauser.milestone(trial)
 
     def promote(self, paused: Sequence[Trial], peers: Iterable[Trial]) -> int | None:
         """Return whom the rule promotes."""

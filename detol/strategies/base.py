@@ -77,6 +77,9 @@ class Proposer(ABC):
 
     tries: int = TRIES
 
+    childless: bool = False
+    """Whether no candidate names parents: then ``--inherit`` has nothing to take over."""
+
     def __init__(self, space: SearchSpace, *, seed: int = 0, identity: Identity | None = None) -> None:
         self.space = space
         self.rng = np.random.default_rng(seed)

@@ -24,6 +24,7 @@ class Policy(Proposer):
     """
 
     tries = 20  # each repeat is a step of learning: many of them in one ask would make the policy collapse
+    childless = True
 
     def __init__(self, space: SearchSpace, *, seed: int = 0, identity: Identity | None = None) -> None:
         super().__init__(space, seed=seed, identity=identity)

@@ -10,6 +10,8 @@ class RandomSearch(Proposer):
     (But for references: what was told without being asked is not proposed.)
     """
 
+    childless = True
+
     def propose(self) -> Candidate | None:
         """Return one sample."""
         return self.sample()

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from detol.search.records import TIE_BREAK, State
+from detol.search.records import INHERITED, TIE_BREAK, State
 from detol.tracking import entities
 from detol.tracking.entities import PREFIX
 from detol.tracking.model import ALIAS, log_model, register
@@ -138,10 +138,12 @@ class Parent:
             if child.state.scored and math.isfinite(child.metrics.get("score", math.nan))
         ]
 
-        # As detol.search.scoring.better: the best is never chosen at low fidelity, and the log loss decides on equals.
-        def rank(child: Child) -> tuple[bool, float, float]:
-            loss = child.metrics.get(TIE_BREAK, math.inf)
-            return child.state is State.COMPLETED, child.metrics["score"], -loss if math.isfinite(loss) else -math.inf
+        # As detol.result.conclude: what was trained from scratch comes first. As detol.search.scoring.better: the best
+        # is never chosen at low fidelity, and the log loss decides on equals.
+        def rank(child: Child) -> tuple[bool, bool, float, float]:
+            scratch, loss = not child.tags.get(f"{PREFIX}extra.{INHERITED}"), child.metrics.get(TIE_BREAK, math.inf)
+            less = -loss if math.isfinite(loss) else -math.inf
+            return scratch, child.state is State.COMPLETED, child.metrics["score"], less
 
         return max(scored, key=rank, default=None)
 

@@ -71,6 +71,12 @@ def test_a_line_holds_counts_best_rate_and_time_left(screen, now) -> None:
     )  # 12 trials in a minute: 18 more in a minute and a half
 
 
+def test_a_best_score_that_was_inherited_is_marked(screen, now) -> None:
+    progress = SearchProgress(screen(), Objective("m"), now)
+    best = trial(7, 0.5, extra={"inherited_from": "3"})
+    assert "best m 0.5000 (trial 7, weights of trial 3)" in progress.line(search(8, best=best, scratch=trial(2, 0.25)))
+
+
 def test_outside_a_terminal_a_line_comes_at_most_every_ten_seconds(screen, now) -> None:
     console = screen()
     progress = SearchProgress(console, Objective("m"), now)

@@ -65,6 +65,14 @@ def test_a_trial_without_score_curve_costs_and_others(screen) -> None:
         assert left_out not in text
 
 
+def test_an_inherited_score_is_marked(screen) -> None:
+    text = shown(screen, extra={"inherited_from": "3", "inherited": 0.8712, "inherit": "morph"})
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "inherited from trial 3 (0.87 of its parameters, morph)" in lines
+    assert "from trial 3" in shown(screen, extra={"inherited_from": "3"})
+    assert "inherited" not in shown(screen, extra={"params": 7.0})
+
+
 def test_markup_is_text(screen) -> None:
     text = shown(
         screen,

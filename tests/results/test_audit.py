@@ -1,10 +1,12 @@
 """The late-bloomer audit, on curves where the answer is known."""
 
+from dataclasses import replace
+
 import pytest
 
 from detol.errors import UsageError
 from detol.results.audit import audit
-from detol.search.records import Candidate, Origin, Report, State, Trial
+from detol.search.records import INHERITED, Candidate, Origin, Report, State, Trial
 from detol.search.rehearse import NOBODY
 from detol.stopping.asha import Asha
 from detol.stopping.never import Never
@@ -28,7 +30,7 @@ SEARCH = [*(flat(number, number / 100) for number in range(11)), LATE]
 
 def test_a_late_bloomer_is_found() -> None:
     """The winner is last after each rung: any halving ends it, in whatever order, and loses 1.0 - 0.1."""
-    found = audit(SEARCH, PromotingAsha(epochs=EPOCHS), spared=lambda number: number in (3, 11), finish=0)
+    found = audit(SEARCH, PromotingAsha(epochs=EPOCHS), spared=lambda t: t.number in (3, 11), finish=0)
     assert (found.winner, found.lost, found.lost_as_it_was) == (11, 1.0, True)
     assert (found.spared, found.against, found.late) == (2, 2, (11,))
     assert found.late_chance == 0.5
@@ -60,8 +62,23 @@ def test_curves_that_ended_early_end_there_in_a_replay() -> None:
 
 def test_references_are_not_asked_about_and_not_spared() -> None:
     named = Candidate(NOBODY.decisions, NOBODY.topology, Origin.REFERENCE, note="small")
-    found = audit([trial(0, [0.0] * EPOCHS, candidate=named), *SEARCH[1:]], Asha(epochs=EPOCHS), spared=lambda n: n < 2)
+    found = audit(
+        [trial(0, [0.0] * EPOCHS, candidate=named), *SEARCH[1:]], Asha(epochs=EPOCHS), spared=lambda t: t.number < 2
+    )
     assert found.spared == 1
+
+
+def test_the_winner_is_the_one_that_the_search_reports() -> None:
+    """Where the best score was inherited, that is the best from scratch; a rule was asked about what it comes from."""
+    child = replace(flat(12, 0.9), extra={INHERITED: "5"})
+    again = Candidate(NOBODY.decisions, NOBODY.topology, Origin.RETRAIN, (12,), "trial 12 from scratch")
+    for level, winner, judged in ((0.8, 13, 12), (0.05, 10, 10)):
+        trials = [*SEARCH[:11], child, trial(13, [level] * EPOCHS, candidate=again)]
+        found = audit(trials, Never())
+        assert (found.winner, found.judged, found.trials) == (winner, judged, 12)
+        assert (found.lost, found.regret, found.regret_max) == (0.0, 0.0, 0.0)
+        whose = "trial 13, which is trial 12 from scratch" if winner == 13 else "trial 10"
+        assert found.lines()[1].startswith(f"winner: {whose}; the rule would not have ended")
 
 
 def test_what_failed_or_was_refused_is_left_out() -> None:
@@ -81,6 +98,6 @@ def test_nothing_completed_is_one_line() -> None:
 
 
 def test_it_is_said_in_lines() -> None:
-    lines = audit(SEARCH, PromotingAsha(epochs=EPOCHS), spared=lambda number: number == 11, finish=0).lines()
+    lines = audit(SEARCH, PromotingAsha(epochs=EPOCHS), spared=lambda t: t.number == 11, finish=0).lines()
     assert "the rule would have ended it early" in lines[1]
     assert "late bloomers that beat the rest: 11" in lines[3]

@@ -20,12 +20,13 @@ from detol.search.controller import Controller
 from detol.search.inheritance import NOTE, RECORD, from_text, to_text
 from detol.search.limits import Limits
 from detol.search.recipe import Recipe
-from detol.search.records import Ended, Objective, Origin, State, Transfer
+from detol.search.records import INHERITED, Ended, Objective, Origin, State, Transfer
 from detol.search.task import Task
 from detol.spaces.decisions import Choice
 from detol.spaces.space import DecisionSpace
 from detol.stopping.never import Never
 from detol.strategies.evolution import AgeingEvolution
+from detol.strategies.random_search import RandomSearch
 from detol.tracking.null import NullTracker
 
 SPACE = DecisionSpace(
@@ -211,6 +212,34 @@ def test_a_crash_while_a_child_trains_is_taken_up_with_the_same_weights(tmp_path
     assert not any(RECORD in t.extra for t in store.trials())
     if own:
         assert any(t.inherited for t in store.trials())
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_after_a_crash_another_search_answers_for_a_child_as_before_it(tmp_path, own):
+    """What comes with a record of its own is trained; what is answered did not begin with a parent's weights."""
+    database, inherit = MemoryDatabase(), "off" if own else "morph"
+    strategy = _growing if own else evolution
+    options = {"database": database, "name": "b", "inherit": inherit}
+    controller, executor, store, _ = play(tmp_path, strategy=strategy(), crash=25, **options)
+    with pytest.raises(KeyError):
+        controller.run()
+    cut = executor.jobs[-1].candidate
+    number = executor.jobs[-1].number
+    assert store.trials()[number].inherited == str(cut.transfer.parent)
+    assert store.trials()[number].state is State.RUNNING
+    store.close()
+    every = RandomSearch(SPACE, seed=0)
+    other, _, all_, _ = play(tmp_path, database=database, name="a", inherit="off", strategy=every, trials=36)
+    other.run()
+    assert cut.digest in {t.digest for t in all_.trials()}
+    controller, _, store, _ = play(tmp_path, store=database.open_search("b"), strategy=strategy(), **options)
+    controller.run()
+    trial = store.trials()[number]
+    if own:
+        assert (trial.reused, trial.inherited) == ("", str(cut.transfer.parent))
+    else:
+        assert trial.reused.startswith("a/")
+        assert not {INHERITED, "inherit", "inherited"} & trial.extra.keys()
 
 
 def _growing():

@@ -363,12 +363,39 @@ class NoRoom(NoWeights):
         return ""
 
 
-def test_without_room_for_checkpoints_trials_that_pause_are_stopped_and_the_search_goes_on():
-    controller, store, _ = make(trials=8, keeper=NoRoom())
-    found = controller.run()
-    assert {t.state for t in store.trials()} == {State.STOPPED}
-    assert {t.reason for t in store.trials()} == {"paused at epoch 1: its checkpoint could not be kept"}
-    assert found.tally.best.score == max(t.score for t in store.trials())
+@pytest.mark.parametrize("slots", [1, 3])
+def test_without_room_for_checkpoints_the_best_rest_in_memory_and_come_to_their_end(slots):
+    controller, store, workers = make(trials=24, slots=slots, keeper=NoRoom())
+    held = []
+    controller._watch = lambda search: held.append(len(search._fidelity._memory))
+    found, trials = controller.run(), store.trials()
+    assert {t.state for t in trials} == {State.COMPLETED, State.STOPPED}
+    assert found.tally.best.state is State.COMPLETED
+    assert max(trials, key=lambda t: t.curve[0]).state is State.COMPLETED
+    assert FINISHED <= max(held) <= FINISHED + slots
+    assert held[-1] == 0
+    gone = [t for t in trials if t.reason == f"paused at epoch {t.epoch}: its checkpoint could not be kept"]
+    assert gone
+    assert all(sum(o.epoch >= t.epoch and o.curve[t.epoch - 1] > t.score for o in trials) >= FINISHED for t in gone)
+    assert workers.busy == sum(t.epoch for t in trials)  # no epoch twice
+
+
+def test_what_rested_in_memory_begins_again_when_the_search_goes_on_later():
+    database, turns, lines = MemoryDatabase(), iter(range(1000)), []
+    controller, store, _ = make(database=database, trials=12, keeper=NoRoom())
+    controller._watch = lambda search: search.interrupt() if next(turns) == 12 else None
+    controller.run()
+    rested = {t.number for t in store.trials() if t.state is State.PAUSED}
+    store.finish("interrupted")
+    store = database.open_search("s")
+    controller, store, workers = make(store=store, trials=12, keeper=NoRoom(), warn=lines.append)
+    assert controller.run().tally.best.state is State.COMPLETED
+    again = {job.number for job in workers.jobs if job.number in rested}
+    assert again
+    assert len(lines) == len(again)
+    assert all("it starts again from its beginning" in line for line in lines)
+    for trial in store.trials():
+        assert [report.epoch for report in trial.reports] == list(range(1, trial.epoch + 1))
 
 
 class GoOn(Promotion):

@@ -181,6 +181,10 @@ def test_the_best_goes_first_when_a_new_one_would_take_its_time(seconds, expecte
     assert ahead(RESTING, seconds, new=tried(9, [], State.RUNNING)) == expected
 
 
+def test_one_that_reported_nothing_is_not_the_best_and_does_no_harm():
+    assert ahead([*RESTING, tried(6, [])], 29.0, new=tried(9, [], State.RUNNING)) == 5
+
+
 @pytest.mark.parametrize(("curve", "expected"), [([0.6] * 27, None), ([0.001] * 27, 5)])
 def test_one_that_completed_stands_for_the_best_only_if_it_was_as_good(curve, expected):
     done = tried(7, curve, State.COMPLETED)

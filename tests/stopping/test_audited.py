@@ -1,5 +1,7 @@
 """The share of trials that a rule does not end, and the rules' names on the command line."""
 
+from dataclasses import replace
+
 import pytest
 
 from detol import wire
@@ -8,7 +10,7 @@ from detol.search.protocols import Pauser
 from detol.search.records import Report, State, Trial, Verdict
 from detol.search.rehearse import NOBODY
 from detol.stopping.asha import Asha
-from detol.stopping.audited import Audited, AuditedPauser, audited
+from detol.stopping.audited import MARK, Audited, AuditedPauser, audited
 from detol.stopping.curve import CurveStop
 from detol.stopping.hyperband import Hyperband
 from detol.stopping.joined import Joined, joined
@@ -61,6 +63,20 @@ def test_where_time_is_the_bound_a_spared_trial_halts_at_milestones_and_is_not_j
     peers = [trial(30 + n, [0.9] * 9, State.COMPLETED) for n in range(9)]
     assert [rule.milestone(trial(number, [0.1] * epoch)) for epoch in (0, 1, 2, 3)] == [1, 3, 3, 9]
     assert rule.judge(trial(number, [0.1]), peers) is Verdict.CONTINUE
+
+
+def test_the_record_of_a_trial_goes_before_the_lot() -> None:
+    """The lot of a search with other bounds falls on others, and what was begun is ended as it was begun."""
+    rule = audited(PromotingAsha(epochs=9), trials=9)
+    assert isinstance(rule, AuditedPauser)
+    drawn = {number for number in range(9) if rule.spared(number)}
+    assert {number for number in range(9) if rule.facts(trial(number, []))[MARK]} == drawn
+    for number in range(9):
+        other = replace(trial(number, []), extra={MARK: int(number not in drawn)})
+        assert rule.spares(other) == (number not in drawn)
+        assert rule.milestone(other) == (1 if number in drawn else 9)
+        verdict = rule.judge(replace(trial(number, [0.1]), extra=other.extra), [])
+        assert verdict is (Verdict.PAUSE if number in drawn else Verdict.CONTINUE)
 
 
 def test_no_share_no_wrapper() -> None:

@@ -154,6 +154,20 @@ def test_the_largest_of_the_space_is_the_default_start() -> None:
         assert digest(SPACE.decode(first.decisions)) == first.digest
 
 
+def test_the_largest_that_is_allowed_is_the_start() -> None:
+    sizes = sorted(cost(SPACE.decode(d), SHAPE, OUTPUTS).params for d in SPACE.references.values())
+    (largest,) = Prune(SPACE, shape=SHAPE, outputs=OUTPUTS).ask(1)
+    bound = sizes[-1]
+    assert params(largest) > bound
+    strategy = Prune(SPACE, shape=SHAPE, outputs=OUTPUTS, max_params=bound)
+    first, *spare = strategy.ask(8)
+    assert params(first) == bound
+    assert all(params(candidate) <= bound for candidate in spare)
+    # Where none is allowed, the nearest to the bound: the search says what it refuses.
+    (least,) = Prune(SPACE, shape=SHAPE, outputs=OUTPUTS, max_params=1).ask(1)
+    assert 1 < params(least) <= sizes[0]
+
+
 def test_auto_cuts_channels_where_there_are_convolutions() -> None:
     start = chain(op("conv", channels=8), op("conv", channels=8))
     strategy = Prune(SPACE, start=start, shape=(3, 8, 8), outputs=OUTPUTS)

@@ -74,6 +74,15 @@ def test_the_parent_counts_states_and_shows_the_best(start, trial, shown) -> Non
     assert shown(start.uri).parent.data.tags["detol.best"] == "10"
 
 
+def test_a_training_from_scratch_is_shown_as_best_before_an_inherited_score(start, trial, shown) -> None:
+    driven = Driven(start)
+    driven.show(Seen(trial(9, extra={"inherited_from": "0"}), 1.0))
+    assert shown(start.uri).parent.data.tags["detol.best"] == "9"  # there is no other yet
+    driven.show(Seen(trial(0), 2.0), Seen(trial(5), 3.0))
+    parent = shown(start.uri).parent.data
+    assert (parent.tags["detol.best"], parent.metrics["best.score"]) == ("5", 0.08)  # (5 + 3) / 100, not (9 + 3) / 100
+
+
 def test_the_lower_log_loss_decides_on_equal_scores(start, trial, shown) -> None:
     def ended(number: int, loss: float) -> Trial:
         made = replace(trial(number), curve=trial(0).curve, scores=trial(0).scores)

@@ -131,6 +131,7 @@ class Guided(Proposer):
         if embedding not in EMBEDDINGS:
             raise unknown("embedding", embedding, EMBEDDINGS)
         self._initial, self._warp, self._local, self._members = initial, warp, local, members
+        self.childless = local == 0
         self._thrift = thrift
         self._seconds: dict[int, float] = {}  # of an epoch, by row
         self._pool = pool_of(space, embedding)

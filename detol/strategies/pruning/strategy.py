@@ -5,6 +5,7 @@ is decided by what workers measured of the parent (``measures``) and sent along 
 """
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -66,7 +67,7 @@ class Prune(Proposer):
         space: where starts come from; what was cut has left it, and has no decisions.
         level: ``edges``, ``channels``, ``neurons``, or ``auto``: channels where there are convolutions, neurons where
             there are none, edges of both.
-        start: a topology, or ``largest``: by parameters, of the references and some samples.
+        start: a topology, or ``largest``: by parameters, of the references and some samples that are within the bound.
         share: of the network that one cut removes, in (0, 1).
         tolerance: relative loss of score at which a network is still good, >= 0.
         allowance: share of what the network has learnt that one cut may cost before training goes on, >= 0.
@@ -74,6 +75,7 @@ class Prune(Proposer):
         optimiser: whether the optimiser's state is taken over too.
         shape: of one sample of the data.
         outputs: of the network.
+        max_params: bound on the parameters, above which the search refuses candidates; 0: none.
         seed: of all random numbers.
         identity: what makes two candidates the same one.
     """
@@ -97,6 +99,7 @@ class Prune(Proposer):
         optimiser: bool = True,
         shape: Sequence[int] | None = None,
         outputs: int | None = None,
+        max_params: float = 0,
         seed: int = 0,
         identity: Identity | None = None,
     ) -> None:
@@ -115,6 +118,7 @@ class Prune(Proposer):
         self._levels: dict[str, Level] = {**LEVELS, "channels": partial(channels.cut, criterion=criterion)}
         self._level, self._start, self._share = level, start, share
         self._tolerance, self._allowance, self._optimiser = tolerance, allowance, optimiser
+        self._bound = max_params or math.inf
         self._size = Size(tuple(shape), outputs) if shape is not None and outputs is not None else None
         self._trained: dict[int, _Trained] = {}
         self._root: Topology | None = None
@@ -161,12 +165,14 @@ class Prune(Proposer):
         found = every[max(range(len(every)), key=sizes.__getitem__)]
         return found, self.space.decode(found)
 
-    def _params(self, decisions: Decisions) -> int:
+    def _params(self, decisions: Decisions) -> float:
+        """Return the parameters of a network; of one over the bound below 0, the less the further it is over."""
         assert self._size is not None
         try:
-            return self._size.cost(self.space.decode(decisions)).params
+            found = self._size.cost(self.space.decode(decisions)).params
         except TopologyError:  # it does not fit the data
-            return -1
+            return -math.inf
+        return found if found <= self._bound else -found
 
     def _from_scratch(self, decisions: Decisions, topology: Topology) -> Candidate | None:
         """Return the candidate of a lowered topology; with its decisions, if it is still the one they decode into."""
