@@ -95,7 +95,8 @@ def prepare(
         wire.strategy(settings.strategy, searched, options=settings.section("strategy"), start=start)
     given = tuple(map(parse_objective, settings.objective))
     dataset = read_data(settings)
-    _check_ranks(settings.width, len(dataset.train.y))
+    if recipe is None:
+        _check_ranks(settings.width, len(dataset.train.y))
     searched = searched or catalogue.auto(dataset.kind)
     _check_space(searched, dataset)
     if found:

@@ -81,6 +81,8 @@ def search(
         if settings.inherit != "off" and getattr(prepared.strategy, "childless", False):
             called = settings.strategy if strategy is None else type(strategy).__name__
             shown.say(f"strategy {called} proposes no children: nothing is inherited")
+        if caution := getattr(prepared.strategy, "caution", ""):
+            shown.say(caution)
         return _left(_run(prepared, store, shown), prepared, database, shown)
 
 

@@ -245,7 +245,7 @@ class RayExecutor:
         if not run.finishes:
             return  # the executor was closed
         state, reason, first = run.outcome()
-        speaker = run.seats[run.roll.first]
+        speaker = run.seats[run.speaker]
         extra = {**first.extra, "worker": speaker.number, "host": speaker.about.host}
         with self._lock:
             if self._closed:

@@ -117,29 +117,41 @@ class Run:
         reason = f"hung past its limit of {self.job.limit:g} s: its process was killed"
         return Finish(State.TIMED_OUT, reason, recycle=True, died=True)
 
+    @property
+    def speaker(self) -> int:
+        """The rank that speaks for all: of those that handed over results the last one that was the first, by the roll.
+
+        The others may have ended before they knew that they go on without the first: then nobody has, and it is one
+        that is lost.
+        """
+        spoke = [rank for rank, finish in self.finishes.items() if finish.state.scored and finish.spoke]
+        left = [rank for rank in spoke if rank not in self.roll.lost]
+        if self.roll.first in left or not self.roll.lost or not self._scored:
+            return self.roll.first
+        return max(left) if left else self.roll.lost[-1]
+
+    @property
+    def _scored(self) -> bool:
+        return any(finish.state.scored for finish in self.finishes.values())
+
     def outcome(self) -> tuple[State, str, Finish]:
         """Return the state and the reason of the whole job, and how its first rank ended, which speaks for it.
 
         Ranks that died decide nothing when the others went on without them.
         """
-        first = self.roll.first
+        first = self.speaker
         ends: Mapping[int, Finish] = {r: f for r, f in self.finishes.items() if r not in self.roll.lost}
         if not any(finish.state.scored for finish in ends.values()):
             ends = self.finishes
         state = decisive(finish.state for finish in ends.values())
-        # The others may have ended before they knew that they go on without it: nobody has spoken then.
-        silent = first if first in self.roll.lost else self.roll.lost[-1] if self._unspoken(ends.get(first)) else None
-        if state.scored and silent is not None:
-            return State.LOST, f"rank {silent} died before it had handed over its results", self.finishes[silent]
+        if state.scored and self.roll.lost and first in self.roll.lost:
+            return State.LOST, f"rank {first} died before it had handed over its results", self.finishes[first]
         # Of ranks that ended alike, the one whose process is gone tells why.
         alike = sorted(rank for rank, finish in ends.items() if finish.state is state)
         rank = min(alike, key=lambda rank: not ends[rank].recycle)
         finish = ends[rank]
         told = finish.reason if rank == first or self.job.width == 1 else f"rank {rank}: {finish.reason}"
         return state, told if finish.reason else "", ends.get(first, finish)
-
-    def _unspoken(self, finish: Finish | None) -> bool:
-        return finish is not None and not finish.spoke and bool(self.roll.lost)
 
 
 def end_process(pid: int) -> None:

@@ -68,6 +68,11 @@ def inherited_rate(recipe: Recipe, step: int, steps: int, epochs: int) -> float:
     return learning_rate(recipe, step - end, steps - end)
 
 
+def gone(epoch: int, epochs: int) -> dict[str, str]:
+    """Return what weights say of a training that has not come to its end: which share of its schedule had gone."""
+    return {_GONE: repr(epoch / epochs)} if epoch < epochs else {}
+
+
 def measured(parent: Parent, data: Tensors, recipe: Recipe) -> Parent:
     """Return a parent with weights where a checkpoint of its training is given: those that it was measured by.
 
@@ -86,18 +91,18 @@ def measured(parent: Parent, data: Tensors, recipe: Recipe) -> Parent:
     if not is_state(state):
         return parent
     saved = read_any(state, topology)
-    gone = {_GONE: repr(saved.epoch / int(facts(state)["epochs"]))}
+    share = gone(saved.epoch, int(facts(state)["epochs"]))
     try:
         network = exact(loaded(topology, saved.model, data), recipe, data.device)
         memory = _by_name(network, saved.optimiser) if transfer.optimiser else None
         if not saved.average:
-            return topology, pack(network, topology, gone, memory), transfer
+            return topology, pack(network, topology, share, memory), transfer
         average = Average(network, recipe.averaging)
         average.restore(saved.average)
     except (RuntimeError, ValueError) as error:
         raise CheckpointError(one_line(f"the checkpoint does not fit the parent: {error}")) from None
     with average.applied(data, recipe):
-        return topology, pack(network, topology, gone, memory), transfer
+        return topology, pack(network, topology, share, memory), transfer
 
 
 def begin(model: nn.Module, topology: Topology, parent: Parent, data: Tensors) -> Inherited:

@@ -30,7 +30,17 @@ from detol.workers.group import Group, plain
 from detol.workers.metrics import measure
 from detol.workers.optim import Optimiser, learning_rate
 from detol.workers.outcome import one_line
-from detol.workers.start import Parent, begin, inherited_rate, measured, optimiser_tensors, remember, settle, settles
+from detol.workers.start import (
+    Parent,
+    begin,
+    gone,
+    inherited_rate,
+    measured,
+    optimiser_tensors,
+    remember,
+    settle,
+    settles,
+)
 from detol.workers.state import Stamp, read, save
 from detol.workers.step import Criterion, memory_faults, mix, seeded
 from detol.workers.stepping import Epoch, Learner, LossScale, Pace, Position, Schedule, choose
@@ -120,7 +130,8 @@ class Training:
                 recompute(model)
             self._schedule = Schedule.of(rows, recipe, self._group.width, epochs)
             self._communication = communicate(model, recipe, self._group.width)
-            self._called, self.settles = first_wrap(self._group, lambda: self._wrapped(model), settles=self.settles)
+            fits = self.settles if started else None
+            self._called, self.settles = first_wrap(self._group, lambda: self._wrapped(model), settles=fits)
             self.model = plain(self._called)
             self._optimiser = Optimiser(self.model, self._communication.local(recipe))
             self._average = Average(self.model, recipe.averaging) if recipe.averaging else None
@@ -143,11 +154,6 @@ class Training:
     def epoch(self) -> int:
         """Epochs over."""
         return self.curve[-1].epoch if self.curve else 0
-
-    @property
-    def steps(self) -> int:
-        """Steps completed on this rank, counted over the whole training."""
-        return self._steps(self.position)
 
     def _steps(self, position: Position) -> int:
         return self._schedule.before(position.epoch) + position.step if position.epoch else 0
@@ -175,7 +181,7 @@ class Training:
             try:
                 report = self._report(self.epoch + 1)
             except WorkerLost as error:
-                self._survive(error)
+                self.survive(error)
                 continue
             if report is None:
                 return
@@ -195,8 +201,14 @@ class Training:
             raise Diverged(f"the validation loss is {metrics['val_loss']} after epoch {epoch}")
         return Report(epoch, metrics, self._clock() - self._turned)
 
-    def _survive(self, error: WorkerLost) -> None:
-        """Go on with the ranks that are left, behind the last step that one of them has completed."""
+    def survive(self, error: WorkerLost) -> None:
+        """Meet the ranks that are left, behind the last step (or report) that one of them has completed.
+
+        All of them do, wherever they are: in the middle of ``reports``, or behind it. ``reports`` goes on from there.
+
+        Raises:
+            WorkerLost: there is no going on.
+        """
         with self._group.guarded():
             self._step.break_off()
         # What the old group had wrapped goes before the new one wraps: there may be no memory for both.
@@ -224,7 +236,7 @@ class Training:
         """
         memory = optimiser_tensors(self.model, self._optimiser) if optimiser else None
         with self._measured(self.epoch):
-            return pack(self.model, self._topology, self._units(), memory)
+            return pack(self.model, self._topology, {**self._units(), **gone(self.epoch, self._epochs)}, memory)
 
     def checkpoint(self) -> bytes:
         """Return the whole state after the last report (see :mod:`detol.workers.state`); not in the middle of an epoch.

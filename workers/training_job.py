@@ -30,11 +30,9 @@ def run(job: Job, data: Tensors, *, group: Group, stop: Callable[[], bool]) -> I
     )
     if training.inherited is not None:
         yield {"inherited": training.inherited}
-    yield from training.reports()
-    if training.sent or training.engine:
-        yield {**training.sent, **training.engine}
     handed = False
     while True:
+        yield from training.reports()
         try:
             with group.guarded():
                 items = [] if handed and not training.together else _results(training, job, group)
@@ -43,19 +41,22 @@ def run(job: Job, data: Tensors, *, group: Group, stop: Callable[[], bool]) -> I
             with group.guarded():
                 group.agree((False,))
         except WorkerLost as error:
-            group.reform(error, training.steps)
+            # In the way of its steps: a survivor may still be in the last of them.
+            training.survive(error)
         else:
             return
 
 
 def _results(training: Training, job: Job, group: Group) -> list[Item]:
-    """Return what a rank hands over at the end of its training."""
+    """Return what a rank hands over at the end of its training: facts of its own, and what rank 0 has for all."""
     first = group.rank == 0
+    items: list[Item] = [{**training.sent, **training.engine}] if training.sent or training.engine else []
     if training.paused:
         checkpoint = training.checkpoint() if first or training.together else None
-        return [Paused(checkpoint if first else None)]
+        return [*items, Paused(checkpoint if first else None)]
     if not first:
-        return []
-    measures: list[Item] = [training.measured(job.measures)] if job.measures and training.epoch == job.epochs else []
+        return items
+    if job.measures and training.epoch == job.epochs:
+        items.append(training.measured(job.measures))
     # What is measured is going to be cut, and the optimiser's memory with it.
-    return [*measures, training.weights(optimiser=bool(job.measures))]
+    return [*items, training.weights(optimiser=bool(job.measures))]

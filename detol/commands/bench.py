@@ -61,6 +61,7 @@ def bench(
     from detol import wire
     from detol.bench import Protocol, answer, open_table
     from detol.bench.sibling import Sibling
+    from detol.config import stepwise
     from detol.errors import UsageError
     from detol.search.records import parse_objective
     from detol.spaces import catalogue
@@ -73,11 +74,12 @@ def bench(
         raise UsageError("--seconds needs the seconds of each training: --cost COLUMN")
     names = strategy or ["guided"]
     for name in names:
-        if wire.own_start(name):
+        if stepwise(name):
             raise UsageError(
                 f"--strategy {name} changes networks by their shapes and weights, which a table has not: it would be "
                 "random search here, so leave it out"
             )
+        _caution(name)
     protocol = Protocol(
         trials=math.inf if trials is None else trials,
         seconds=math.inf if seconds is None else seconds,
@@ -109,6 +111,16 @@ def bench(
             {mark for entry in entries for mark in entry["best"]}, key=lambda mark: (mark == "end", len(mark), mark)
         )
         print_rows([_row(entry, marks) for entry in entries], as_json=False, title=_title(found))
+
+
+def _caution(name: str) -> None:
+    """Say on standard error what a person should know of a sampler of Optuna's."""
+    from detol.strategies.optuna_sampler import caution
+
+    kind, _, sampler = name.partition(":")
+    text = caution(sampler) if kind.lower() == "optuna" else ""
+    if text:
+        print(text, file=sys.stderr)  # noqa: T201
 
 
 def _entries(names: list[str], settings: list[str]) -> list[Any]:

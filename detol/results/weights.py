@@ -112,10 +112,13 @@ class WeightsFolder:
         return path.relative_to(self._home).as_posix()
 
     def stay(self, trial: Trial, place: str) -> str:
-        """Let the checkpoint of a stopped trial stay if it is among the best of those that came furthest."""
+        """Let the checkpoint of a stopped trial stay if it is among the best of those that came furthest.
+
+        One that inherited comes behind all that did not: it is of use to children alone, and answers no other search.
+        """
         if self._checkpoint(place) is None:
             return ""
-        self._left.append((trial.epoch, trial.score, -trial.number, place))
+        self._left.append((not trial.inherited, trial.epoch, trial.score, -trial.number, place))
         self._left.sort(reverse=True)
         gone = [worst for *_, worst in self._left[self._most :]]
         del self._left[self._most :]
@@ -150,11 +153,12 @@ class WeightsFolder:
         path = Path(place)
         return self._home / path if path.parent == self._folder and _CHECKPOINT.fullmatch(path.name) else None
 
-    def _entry(self, trial: Trial) -> tuple[int, float, int, str] | None:
+    def _entry(self, trial: Trial) -> tuple[bool, int, float, int, str] | None:
         """Return what is known of a checkpoint that an earlier run of this search left."""
         place = str(trial.extra.get(spared.LEFT, ""))
         path = self._checkpoint(place) if trial.state.final and not trial.reused else None
-        return (trial.epoch, trial.score, -trial.number, place) if path and path.is_file() else None
+        found = (not trial.inherited, trial.epoch, trial.score, -trial.number, place)
+        return found if path and path.is_file() else None
 
     def _tidy(self, named: set[str]) -> None:
         """Remove what an earlier run left that died in the middle: checkpoints that no trial names, and parts."""

@@ -126,7 +126,7 @@ class Fidelity:
         search has time, on so many ``workers``, goes on to the last milestone, and rests there.
 
         When no disk takes its checkpoint, it goes on from memory, or rests there while it is among the best
-        ``FINISHED`` that do; the others are stopped.
+        ``FINISHED`` that do; the others, and those that inherited, are stopped.
         """
         verdict = self._verdicts.pop(trial.number, Verdict.CONTINUE)
         if seconds < NEARLY * _needed(trial, trial.epochs - trial.epoch):
@@ -141,6 +141,9 @@ class Fidelity:
             ended = replace(trial, state=State.STOPPED, reason=f"{_paused_at(trial)}: it came without a checkpoint")
             self._ledger.finish(self.closed(ended), event=event)
             return
+        if not place and verdict is Verdict.PAUSE and trial.inherited:  # without its parent it would begin otherwise
+            self._ledger.finish(self.closed(_unkept(trial)), event=event)
+            return
         self.drop(trial)
         trial = replace(trial, weights=place, extra={**trial.extra, CHECKPOINT: trial.epoch})
         if not place:
@@ -151,9 +154,7 @@ class Fidelity:
         self._ledger.rest(trial, event)
         held = [other for other in self._ledger.resting.values() if other.number in self._memory]
         if len(held) > FINISHED:
-            worst = min(held, key=self._standing)
-            why = f"{_paused_at(worst)}: its checkpoint could not be kept"
-            self._ledger.finish(self.closed(replace(worst, state=State.STOPPED, reason=why)))
+            self._ledger.finish(self.closed(_unkept(min(held, key=self._standing))))
 
     def _standing(self, trial: Trial) -> tuple[int, int, float, int]:
         """Return what is higher for the better of resting trials: whom fewer others beat after the same epoch."""
@@ -331,6 +332,10 @@ def beaten(trial: Trial, others: Iterable[Trial]) -> int:
     """
     standing = (other for other in others if other.state.scored or not other.state.final)
     return sum(_at(other, trial.epoch) > trial.curve[-1] for other in standing)
+
+
+def _unkept(trial: Trial) -> Trial:
+    return replace(trial, state=State.STOPPED, reason=f"{_paused_at(trial)}: its checkpoint could not be kept")
 
 
 def _paused_at(trial: Trial) -> str:

@@ -51,8 +51,9 @@ class Audited:
         return block >= 0 and place == int.from_bytes(lot[:8], "big") % self.period
 
     def facts(self, trial: Trial) -> dict[str, int]:
-        """Return what the record of a new trial shall say of it; nothing of one that no strategy proposed."""
-        return {} if trial.candidate.named else {MARK: int(self.spared(trial.number))}
+        """Return what the record of a new trial shall say: what the rule says, and more of proposed ones."""
+        own: dict[str, int] = getattr(self.rule, "facts", lambda _: {})(trial)
+        return own if trial.candidate.named else {**own, MARK: int(self.spared(trial.number))}
 
     def spares(self, trial: Trial) -> bool:
         """Return whether a trial runs to its end whatever the rule says: by its record, or else by lot."""

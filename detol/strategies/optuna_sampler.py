@@ -41,8 +41,11 @@ class OptunaSampler(Proposer):
         options: further arguments of the sampler.
 
     Raises:
-        UsageError: an unknown sampler, one that would only draw categorical parameters at random, an option that it
-            does not have, or a plain value where it takes a function or an object.
+        UsageError: an unknown sampler, an option that it does not have, or a plain value where it takes a function or
+            an object.
+
+    Attributes:
+        caution: what a person should know of the sampler, one line; empty where there is nothing.
     """
 
     tries = 8  # a repeat makes the study larger, and a Gaussian process slower
@@ -63,6 +66,7 @@ class OptunaSampler(Proposer):
         self._objectives = objectives
         with _quiet() as optuna:
             made = _make(sampler, seed, options)
+            self.caution = caution(sampler)
             self._study = _study(optuna, made, ["maximize"] * objectives)
         self._numbers: dict[Hashable, int] = {}  # of the study's trials, for pending candidates
         self._values: dict[Hashable, Sequence[float] | None] = {}
@@ -135,7 +139,7 @@ class OptunaSampler(Proposer):
 
 
 def samplers() -> list[str]:
-    """Return the names of Optuna's samplers that need no arguments and choose among categories."""
+    """Return the names of Optuna's samplers that need no arguments."""
     with _quiet() as optuna:
         found = []
         for name in optuna.samplers.__all__:
@@ -146,8 +150,15 @@ def samplers() -> list[str]:
                     for parameter in inspect.signature(kind).parameters.values()
                     if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
                 ]
-                found += [] if needed or _uniform(name) else [name]
+                found += [] if needed else [name]
         return found
+
+
+def caution(name: str) -> str:
+    """Return one line on a sampler that draws categorical parameters, which all decisions are here, at random."""
+    if not _uniform(name):
+        return ""
+    return f"Optuna's {name} cannot choose among categories, which all decisions are: it searches at random"
 
 
 @cache
@@ -172,11 +183,6 @@ def _study(optuna: Any, sampler: Any, directions: Sequence[Any]) -> Any:
 def _make(name: str, seed: int, options: dict[str, Any]) -> Any:
     import optuna
 
-    if _uniform(name):
-        raise UsageError(
-            f"Optuna's {name} cannot choose among categories, which all decisions are, and would be random search: use "
-            "optuna:TPESampler, optuna:GPSampler or optuna:NSGAIISampler"
-        )
     known = samplers()
     if name not in known:
         raise unknown("Optuna sampler", name, known)

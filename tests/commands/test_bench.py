@@ -28,7 +28,6 @@ TABLE = ["a,b,score,seconds", "x,x,1,5", "x,y,2,5", "y,x,3,5", "y,y,4,5"]
         (TABLE, ["--strategy", "optuna:TPSampler"], "TPSampler"),
         (TABLE, ["--strategy", "grow"], "--strategy grow changes networks"),
         (TABLE, ["--strategy", "prune:edges"], "--strategy prune:edges changes networks"),
-        (TABLE, ["--strategy", "optuna:CmaEsSampler"], "CmaEsSampler cannot choose among categories"),
         (TABLE, ["--set", "gamma=0.1", "--strategy", "optuna:TPESampler"], "option gamma of TPESampler is a function"),
         (TABLE, ["--set", "speed=3"], "speed"),
         (TABLE, ["--seeds", "0"], "--seeds must be >= 1"),

@@ -11,7 +11,7 @@ import pytest
 from detol.graph.topology import chain
 from detol.results import weights as module
 from detol.results.weights import NoWeights, WeightsFolder, load_weights, write_whole
-from detol.search.records import Candidate, Origin, Report, State, Trial
+from detol.search.records import INHERITED, Candidate, Origin, Report, State, Trial
 from detol.spaces.decisions import Decisions
 
 
@@ -116,6 +116,14 @@ def test_the_checkpoints_of_those_that_came_furthest_stay_the_best_of_them(tmp_p
     better = resting(4, 9, 0.1)
     assert again.stay(better, again.rest(better, b"4"))
     assert [again.load(place) for place in places[:3]] == [None, None, b"2"]
+
+
+def test_what_inherited_does_not_push_out_what_may_answer_another_search(tmp_path):
+    folder = WeightsFolder(tmp_path, "s", left=2)
+    marked = replace(resting(1, 9, 0.9), extra={INHERITED: "0"})
+    rested = [resting(0, 1, 0.1), marked, resting(2, 1, 0.2)]
+    stayed = [folder.stay(trial, folder.rest(trial, b"%d" % trial.number)) for trial in rested]
+    assert [folder.load(place) for place in stayed] == [b"0", None, b"2"]
 
 
 class FullDisk:

@@ -62,14 +62,14 @@ class Noting(Watched):
         return events
 
 
-def play(home, *, trials=24, database=None, store=None, **options):
+def play(home, *, trials=24, database=None, store=None, reserve=0, **options):
     database, clock, warned = database or MemoryDatabase(), SimulatedClock(), []
     store = store or database.create_search("s", {}, {"digest": "d"}, Recipe())
     limits = Limits(trials=trials)
     task = Task(SPACE, Recipe(), "d", EPOCHS, (Objective("val_accuracy"),), limits=limits, inherit="morph")
     executor = Noting(clock, 1, **options)
     known = tuple(store.trials())
-    keeper = WeightsFolder(home, "s", known=known, recent=64, reserve=0) if home else NoWeights()
+    keeper = WeightsFolder(home, "s", known=known, recent=64, reserve=reserve) if home else NoWeights()
     strategy = AgeingEvolution(SPACE, population=8, tournament=2, start=4, seed=1)
     parts = {"executor": executor, "store": store, "tracker": NullTracker(), "keeper": keeper, "clock": clock}
     controller = Controller(task, strategy=strategy, stopper=Promotion(), warn=warned.append, **parts)
@@ -198,3 +198,14 @@ def test_real_trainings_under_the_default_rule(tmp_path, monkeypatch):
         assert child.scores is not None
     assert any(child.extra[EPOCH] < 5 for child in born)
     assert not result.best.inherited
+
+
+def test_on_a_full_disk_what_inherited_does_not_rest_in_memory(tmp_path) -> None:
+    """What is held there is lost when the process ends: it would begin again, from other weights of its parent."""
+    controller, _, store, _ = play(tmp_path, reserve=2**62)
+    controller.run()
+    inherited = [trial for trial in store.trials() if trial.inherited]
+    assert inherited
+    unkept = [trial for trial in inherited if trial.state is State.STOPPED]
+    assert all("its checkpoint could not be kept" in trial.reason for trial in unkept)
+    assert [trial for trial in store.trials() if trial.state is State.COMPLETED and not trial.inherited]

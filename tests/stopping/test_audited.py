@@ -79,6 +79,16 @@ def test_the_record_of_a_trial_goes_before_the_lot() -> None:
         assert verdict is (Verdict.PAUSE if number in drawn else Verdict.CONTINUE)
 
 
+def test_what_the_rule_itself_says_of_a_trial_is_on_record_too() -> None:
+    class Says(PromotingAsha):
+        def facts(self, trial: Trial) -> dict[str, int]:
+            return {"mine": trial.number}
+
+    rule = audited(Says(epochs=9), trials=9)
+    assert isinstance(rule, AuditedPauser)
+    assert rule.facts(trial(4, [])) == {"mine": 4, MARK: int(rule.spared(4))}
+
+
 def test_no_share_no_wrapper() -> None:
     rule = Asha(epochs=9)
     assert audited(rule, share=0) is rule

@@ -55,10 +55,24 @@ def test_the_cause_wins_over_its_effect():
 
 
 def test_results_that_were_not_handed_over_are_lost():
-    made = run([DIED, done()])
+    made = run([DIED, Finish(State.COMPLETED, spoke=False)])
     made.roll.lost = (0,)  # it died when the other had come to its end: no plan was made without it
     state, reason, _ = made.outcome()
     assert (state, reason) == (State.LOST, "rank 0 died before it had handed over its results")
+
+
+def test_results_that_were_handed_over_stand_whoever_dies_after_that():
+    """Rank 0 has ended with the weights; then rank 2 dies, and rank 1, which has none, counts as the first."""
+    made = run([done(b"w"), Finish(State.COMPLETED, spoke=False), DIED])
+    made.roll = Roll(3)
+    made.roll.ended(0)
+    made.roll.died(2)
+    made.roll.look(0.0)
+    made.roll.ended(1)
+    assert made.roll.first == 1
+    assert made.speaker == 0
+    state, reason, first = made.outcome()
+    assert (state, reason, first.weights) == (State.COMPLETED, "", b"w")
 
 
 @pytest.mark.parametrize("state", [State.COMPLETED, State.PAUSED])

@@ -214,13 +214,13 @@ class Survival:
         return [Report(int(epoch), metrics, seconds) for epoch, metrics, seconds in json.loads(facts(payload)["curve"])]
 
 
-def first_wrap(group: Group, wrap: Callable[[], nn.Module], *, settles: bool) -> tuple[nn.Module, bool]:
+def first_wrap(group: Group, wrap: Callable[[], nn.Module], *, settles: bool | None) -> tuple[nn.Module, bool]:
     """Wrap a network for the first time; a rank that dies before that is left behind like one that dies later.
 
     Args:
         group: the ranks.
         wrap: wraps the network.
-        settles: whether the training settles into inherited weights, as this rank sees it.
+        settles: whether the training settles into inherited weights, as this rank sees it; ``None``: it has none.
 
     Returns:
         The network, and whether all ranks see it so.
@@ -231,7 +231,7 @@ def first_wrap(group: Group, wrap: Callable[[], nn.Module], *, settles: bool) ->
     while True:
         try:
             with group.guarded():
-                return wrap(), not group.agree((not settles,))[0]
+                return wrap(), settles is not None and not group.agree((not settles,))[0]
         except WorkerLost as error:
             group.reform(error, 0)
 

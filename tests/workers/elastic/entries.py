@@ -288,3 +288,24 @@ def inherits(group, data, topology, recipe, parent, victim):
     training = Training(topology, data, recipe, epochs=2, seed=3, group=group, parent=parent)
     yield from training.reports()
     yield group.lost
+
+
+def comes_late(group, data, job):
+    """Run a job; rank 1 dies behind the last gather, which rank 0 has had whole and rank 2 has not."""
+    from detol.workers.training_job import run
+
+    inner, count = group.gather, [0]
+
+    def gather(rows):
+        found = inner(rows)
+        count[0] += 1
+        if count[0] == job.epochs and group.generation == 0:
+            if group.member == 1:
+                end(group)
+            if group.member == 2:
+                raise RuntimeError("[gloo] Connection closed by peer")
+        return found
+
+    group.gather = gather
+    yield from run(job, data, group=group, stop=lambda: False)
+    yield group.lost

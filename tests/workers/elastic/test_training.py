@@ -160,6 +160,17 @@ def test_what_a_job_ends_with_is_handed_over_by_a_survivor(digits, until, commun
     assert not [item for item in disturbed[3 - first - victim] if isinstance(item, bytes)]
 
 
+def test_a_survivor_behind_the_last_report_waits_for_one_before_it(digits):
+    """They are at different calls: one hands over, the other has lost the last message of its last epoch."""
+    job = Job(0, Candidate(Decisions(), PLAIN, Origin.SAMPLE), Recipe(batch_size=200), 2, seed=3, width=3)
+    said = words(3, "comes_late", digits, job)
+    for rank in (0, 2):
+        assert said[rank][-1] == (f"1 at step {2 * steps(digits)}",)
+        assert [item.epoch for item in said[rank] if isinstance(item, Report)] == [1, 2]
+    assert handed(said[0][-2])
+    assert not [item for item in said[2] if isinstance(item, bytes)]
+
+
 def test_of_survivors_one_of_whom_has_had_an_average_already_both_average(digits):
     """Else one would wait in a call that the other does not make."""
     said = words(3, "averages", digits, PLAIN, Recipe(batch_size=200, communication="local_sgd:2", warmup=0.1))
