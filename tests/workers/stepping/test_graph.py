@@ -130,7 +130,7 @@ def test_a_step_is_broken_off_before_it_is_let_go_of(few):
     step, said = made._step, []
     step.break_off = lambda: said.append(made._step is step)
     with pytest.raises(WorkerLost, match="gone"):  # alone there is nobody to go on with
-        made._survive(WorkerLost("gone"))
+        made.survive(WorkerLost("gone"))
     assert said == [True]
     assert made._step is not step
 
