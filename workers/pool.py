@@ -99,8 +99,7 @@ class RayExecutor:
         self._ranks, self._stall = ranks, stall
         self._step_limit = roll.step_limit() if step_limit is None else step_limit
         self._options: dict[str, Any] = {"entry": entry, "threads": threads, "weights": weights}
-        # Who waits for a rank whose step does not return must still wait when that rank is given up for it.
-        self._options |= {"patience": min(2 * self._step_limit + PATIENCE, 86400.0), "wide": ranks > 1}
+        self._options |= {"patience": patience(self._step_limit), "wide": ranks > 1}
         self._gangs, self._warned = Gangs(), False
         self._runtime_env = dict(runtime_env or {})
         self._seats = [Seat(number) for number in range(workers)]
@@ -364,6 +363,14 @@ class RayExecutor:
         if warning and not self._warned:
             self._warned = True
             sys.stderr.write(f"warning: {warning}\n")
+
+
+def patience(limit: float) -> float:
+    """Return the seconds that ranks wait for each other, at most a day, where a step has so many.
+
+    Who waits for a rank whose step does not return must still wait when that rank is given up for it.
+    """
+    return min(2 * limit + PATIENCE, 86400.0)
 
 
 def _next(stream: Any, seat: Seat) -> Report | Finish:

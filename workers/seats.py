@@ -126,13 +126,10 @@ class Run:
         """
         spoke = [rank for rank, finish in self.finishes.items() if finish.state.scored and finish.spoke]
         left = [rank for rank in spoke if rank not in self.roll.lost]
-        if self.roll.first in left or not self.roll.lost or not self._scored:
+        scored = any(finish.state.scored for finish in self.finishes.values())
+        if self.roll.first in left or not self.roll.lost or not scored:
             return self.roll.first
         return max(left) if left else self.roll.lost[-1]
-
-    @property
-    def _scored(self) -> bool:
-        return any(finish.state.scored for finish in self.finishes.values())
 
     def outcome(self) -> tuple[State, str, Finish]:
         """Return the state and the reason of the whole job, and how its first rank ended, which speaks for it.
@@ -144,7 +141,7 @@ class Run:
         if not any(finish.state.scored for finish in ends.values()):
             ends = self.finishes
         state = decisive(finish.state for finish in ends.values())
-        if state.scored and self.roll.lost and first in self.roll.lost:
+        if state.scored and first in self.roll.lost:
             return State.LOST, f"rank {first} died before it had handed over its results", self.finishes[first]
         # Of ranks that ended alike, the one whose process is gone tells why.
         alike = sorted(rank for rank, finish in ends.items() if finish.state is state)

@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 from detol.errors import UsageError
 from detol.search.option_types import check_types
 
-__all__ = ["check_types", "checked", "positive", "share", "whole"]
-
 Made = TypeVar("Made")
 
 

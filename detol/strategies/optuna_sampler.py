@@ -11,10 +11,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from detol.errors import UsageError, unknown
+from detol.search.option_types import check_types
 from detol.search.protocols import SearchSpace
 from detol.search.records import Candidate, Origin, State, Trial
 from detol.strategies.base import Identity, Proposer, Told
-from detol.strategies.options import check_types, whole
+from detol.strategies.options import whole
 from detol.strategies.walking import steps, walk
 
 if TYPE_CHECKING:

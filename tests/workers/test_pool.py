@@ -17,7 +17,7 @@ from detol.spaces.decisions import Decisions
 from detol.workers.checkpoint import unpack
 from detol.workers.data import read
 from detol.workers.evaluate import evaluate
-from detol.workers.pool import RayExecutor
+from detol.workers.pool import RayExecutor, patience
 from detol.workers.train import train
 
 PATIENCE = 120.0
@@ -316,12 +316,8 @@ def test_a_step_that_never_returns_on_one_rank_costs_that_rank_alone(pool, monke
 
 
 @pytest.mark.parametrize("limit", [0.5, 5.5, 900.0])
-def test_ranks_wait_longer_for_each_other_than_until_one_is_given_up(local_ray, limit):
-    executor = RayExecutor(None, workers=1, step_limit=limit)
-    try:
-        assert executor._options["patience"] >= 2 * limit + 60
-    finally:
-        executor.close()
+def test_ranks_wait_longer_for_each_other_than_until_one_is_given_up_and_looked_for_again(limit):
+    assert 2 * limit < patience(limit) < 86400
 
 
 def test_a_rank_that_runs_out_of_memory_decides_the_state(pool):

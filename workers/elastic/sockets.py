@@ -6,7 +6,6 @@ Linux alone shows a process its sockets; elsewhere nothing is found.
 """
 
 import contextlib
-import fcntl
 import os
 import socket
 import stat
@@ -41,7 +40,9 @@ def cut(mine: set[Address], theirs: set[Address]) -> int:
 
 
 def interface(host: str) -> str:
-    """Return the name of this machine's network interface towards a host; empty where that cannot be told (IPv4)."""
+    """Return the name of this machine's network interface towards a host (IPv4, Linux); empty where nothing tells."""
+    import fcntl  # not on every system, where the rest of this file is loaded too
+
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host, 9))  # chooses the way; a datagram socket sends nothing by that
         own = probe.getsockname()[0]
