@@ -152,7 +152,7 @@ def sqlite_revision(url: sa.URL) -> str | None:
     return str(row[0]) if row else None
 
 
-def away(error: DBAPIError) -> bool:
+def away(error: DBAPIError | sqlite3.Error) -> bool:
     """Return whether a server does not answer now and may come back: it restarts, was killed, or its network is down.
 
     (Without a state there was no answer at all. Classes 08: connection exceptions; 57P01 to 57P03: it is shutting
@@ -164,15 +164,16 @@ def away(error: DBAPIError) -> bool:
     return state is None or state[:2] == "08" or state in ("57P01", "57P02", "57P03", "53300")
 
 
-def busy(error: DBAPIError) -> bool:
+def busy(error: DBAPIError | sqlite3.Error) -> bool:
     """Return whether a transaction failed only because of others at the same time, or of a lost connection."""
-    if error.connection_invalidated:
+    if isinstance(error, DBAPIError) and error.connection_invalidated:
         return True
-    code = getattr(error.orig, "sqlite_errorcode", None)
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    code = getattr(cause, "sqlite_errorcode", None)
     if code is not None:
         return (int(code) & 0xFF) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
     # PostgreSQL: serialization_failure, deadlock_detected.
-    return getattr(error.orig, "sqlstate", None) in ("40001", "40P01")
+    return getattr(cause, "sqlstate", None) in ("40001", "40P01")
 
 
 def first_line(error: BaseException, url: sa.URL) -> str:

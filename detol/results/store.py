@@ -2,6 +2,7 @@
 
 import random
 import shlex
+import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -161,7 +162,10 @@ class Database:
         self.write(migrate)
 
     def _use_wal(self) -> None:
-        """Let readers and one writer work at once; kept in the file, so once is enough."""
+        """Let readers and one writer work at once; kept in the file, so once is enough.
+
+        Where another process has begun to write, SQLite does not wait, but says at once that the file is locked.
+        """
         connection = self.engine.raw_connection()  # outside of a transaction, where alone the mode may change
         try:
             connection.cursor().execute("PRAGMA journal_mode=WAL")
@@ -199,7 +203,7 @@ class Database:
         while True:
             try:
                 return attempt()
-            except DBAPIError as error:
+            except (DBAPIError, sqlite3.Error) as error:  # the latter from a connection without SQLAlchemy around it
                 if self._opened and engine.away(error):
                     lost = lost or time.monotonic()
                     if time.monotonic() - lost > self.patience:
@@ -214,7 +218,7 @@ class Database:
                 else:
                     raise
 
-    def _say_away(self, error: DBAPIError) -> None:
+    def _say_away(self, error: BaseException) -> None:
         if not self._said:
             self._said = True
             self.warn(

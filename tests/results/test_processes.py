@@ -152,3 +152,21 @@ def test_a_busy_database_is_tried_again(
     timer.join()
     blocker.close()
     assert len(database.open_search("a", lock=False).trials()) == 1
+
+
+def test_a_file_that_another_process_is_just_creating_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    blocker = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    blocker.execute("BEGIN IMMEDIATE")  # the change to WAL does not wait for it: SQLite says BUSY at once
+    with (
+        closing(sqlite3.connect(path, timeout=30)) as other,
+        pytest.raises(sqlite3.OperationalError, match="is locked"),
+    ):
+        other.execute("PRAGMA journal_mode=WAL")
+    timer = threading.Timer(0.2, blocker.execute, ["COMMIT"])
+    timer.start()
+    with Database(path) as database:
+        assert database.sqlite
+    timer.join()
+    with closing(blocker) as raw:
+        assert raw.execute("PRAGMA journal_mode").fetchall() == [("wal",)]
