@@ -4,7 +4,7 @@
    the controller of real searches, its store in SQLite or in memory. Resident memory and real time at each tenth;
    memory grows by what must be remembered of a trial (its identity and decisions, and in memory its record).
 2. ``asks``: seconds of one ``ask(1)`` of guided, and of ``ask(16)``, at 100, 1,000 and 10,000 observations, on the
-   space of NAS-Bench-201 and on the large one.
+   space of NAS-Bench-201, on the large one, and on the two spaces of images that are searched by training.
 
 What grows faster than the trials would show: ``bytes_per_trial`` of the last tenth against that of the first.
 """
@@ -147,11 +147,13 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=100_000)
     parser.add_argument("--strategy", action="append", help="of the soak; repeat (default: random, guided)")
     parser.add_argument("--store", choices=("sqlite", "memory"), default="sqlite")
-    parser.add_argument("--no-asks", action="store_true", help="the soak alone")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--no-asks", action="store_true", help="the soak alone")
+    only.add_argument("--no-soak", action="store_true", help="the asks alone")
     options = parser.parse_args()
     trials = 5_000 if options.quick else options.trials
     figures: dict[str, Any] = {"benchmark": "soak", "quick": options.quick, "store": options.store, "workers": WORKERS}
-    for name in options.strategy or ("random", "guided"):
+    for name in () if options.no_soak else options.strategy or ("random", "guided"):
         with tempfile.TemporaryDirectory() as folder:
             if options.store == "memory":
                 figures[f"soak_{name}"] = soak(name, MemoryStore(), trials)
@@ -161,7 +163,7 @@ def main() -> None:
                     figures[f"soak_{name}"] = soak(name, store, trials)
     if not options.no_asks:
         counts = (100, 1_000) if options.quick else (100, 1_000, 10_000)
-        spaces = (catalogue.load("nasbench201"), SPACE)
+        spaces = (*map(catalogue.load, ("nasbench201", "image_cell", "image_dag")), SPACE)
         figures["asks"] = [asks(space, n, 3 if options.quick else 10) for space in spaces for n in counts]
     figures["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
     conclude(figures, options.json)

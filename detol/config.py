@@ -294,7 +294,7 @@ def parse_sets(pairs: list[str]) -> dict[str, dict[str, Any]]:
             raise UsageError(f"--set takes SECTION.KEY=VALUE, e.g. strategy.population=20, got {pair!r}")
         try:
             value = json.loads(text)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # no JSON, or a number or a nesting beyond what Python reads
             value = text
         options.setdefault(section, {})[key] = value
     return options

@@ -98,6 +98,11 @@ def test_set_reads_json_where_it_can():
     }
 
 
+@pytest.mark.parametrize("text", ["9" * 5_000, "[" * 100_000], ids=["digits", "nesting"])
+def test_what_python_does_not_read_as_json_is_text(text: str) -> None:
+    assert config.parse_sets([f"strategy.members={text}"]) == {"strategy": {"members": text}}
+
+
 def test_hours_bound_a_search_in_place_of_trials():
     assert config.Settings().settled().trials == config.TRIALS
     assert config.Settings(hours=1).settled().trials is None

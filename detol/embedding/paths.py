@@ -69,21 +69,23 @@ def _groups(node: Operation) -> tuple[str, ...]:
     return tuple(found)
 
 
+MOST, REACH = range(2)
+FLOW, SQUARES, FLOW_NONE, TOTAL, NONE = range(5)
+
+
 @dataclass(slots=True)
 class _Reading:
-    """What is known at a node, for each group, over the paths that lead to it."""
+    """What is known at a node, for each group, over the paths that lead to it.
+
+    ``maxima`` has the rows ``MOST`` and ``REACH``. ``sums`` has, by share of variance (the shares add up to 1), the
+    count (``FLOW``), its square, and where it is zero; then, by weight of the paths, the count and where it is zero.
+    (Arrays of several rows: on so few groups a call of numpy costs more than what it does.)
+    """
 
     least: Doubles
-    most: Doubles
-    reach: Doubles
-    # Total weight of the paths, and sums over them: of the count, and where it is zero.
-    paths: float
-    total: Doubles
-    none: Doubles
-    # The same by share of variance (the shares add up to 1), with the squares.
-    flow: Doubles
-    flow_squares: Doubles
-    flow_none: Doubles
+    maxima: Doubles
+    sums: Doubles
+    paths: float  # total weight
     variance: float
 
 
@@ -94,24 +96,27 @@ def _statistics(groups: tuple[tuple[str, ...], ...], terms: tuple[Terms, ...]) -
     here = np.zeros((len(groups), len(names)))
     for node, own in enumerate(groups):
         here[node, [place[name] for name in own]] = 1.0
-    zero, one = np.zeros(len(names)), np.ones(len(names))
-    readings = [_Reading(zero, zero, zero, 1.0, zero, one, zero, zero, one, 1.0)]
+    sums = np.zeros((5, len(names)))
+    sums[[FLOW_NONE, NONE]] = 1.0
+    readings = [_Reading(np.zeros(len(names)), np.zeros((2, len(names))), sums, 1.0, 1.0)]
     for node in range(1, len(groups)):
         entering = [(readings[source], times) for source, times in terms[node]]
         readings.append(_through(entering, here[node], groups[node], here[node, place[WEIGHTED]]))
     last = readings[-1]
-    spread = np.sqrt(np.maximum(0.0, last.flow_squares - last.flow**2))
+    spread = np.sqrt(np.maximum(0.0, last.sums[SQUARES] - last.sums[FLOW] ** 2))
     values = {
         "path_least": last.least,
-        "path_most": last.most,
-        "path_mean": last.total / last.paths,
-        "path_none": last.none / last.paths,
-        "path_reach": np.maximum(last.reach, -1.0),
-        "flow_mean": last.flow,
+        "path_most": last.maxima[MOST],
+        "path_mean": last.sums[TOTAL] / last.paths,
+        "path_none": last.sums[NONE] / last.paths,
+        "path_reach": np.maximum(last.maxima[REACH], -1.0),
+        "flow_mean": last.sums[FLOW],
         "flow_spread": spread,
-        "flow_none": last.flow_none,
+        "flow_none": last.sums[FLOW_NONE],
     }
-    found = {f"{key}:{name}": float(row[at]) for key, row in values.items() for name, at in place.items()}
+    found = {
+        f"{key}:{name}": value for key, row in values.items() for name, value in zip(names, row.tolist(), strict=True)
+    }
     return {**found, "flow_gain": float(np.log(last.variance)), **_shape(terms)}
 
 
@@ -122,21 +127,30 @@ def _through(
     paths = sum(r.paths * times for r, times in entering)
     scale = 1.0 if paths < 1e12 else 1e12 / paths  # ratios alone count: they stay as they are
     variance = sum(r.variance * times**2 for r, times in entering)
-    shares = [r.variance * times**2 / variance for r, times in entering]
-    flow = np.sum([share * r.flow for share, (r, _) in zip(shares, entering, strict=True)], axis=0)
-    squares = np.sum([share * r.flow_squares for share, (r, _) in zip(shares, entering, strict=True)], axis=0)
-    without = np.sum([share * r.flow_none for share, (r, _) in zip(shares, entering, strict=True)], axis=0)
-    free = own == 0
+    if len(entering) == 1:
+        ((only, times),) = entering
+        least, maxima, sums = only.least, only.maxima.copy(), only.sums.copy()
+        sums[TOTAL:] *= times
+    else:
+        least = np.min([r.least for r, _ in entering], axis=0)
+        maxima = np.max([r.maxima for r, _ in entering], axis=0)
+        shares = [r.variance * times**2 / variance for r, times in entering]
+        weights = [[share] * TOTAL + [times] * 2 for share, (_, times) in zip(shares, entering, strict=True)]
+        sums = np.sum(np.array(weights)[:, :, None] * [r.sums for r, _ in entering], axis=0)
+    met = own != 0
+    maxima[MOST] += own
+    maxima[REACH] += weighted
+    maxima[REACH, met] = -np.inf
+    sums[[[FLOW_NONE], [NONE]], met] = 0.0
+    sums[SQUARES] = sums[SQUARES] + 2 * sums[FLOW] * own + own
+    sums[FLOW] += own
+    sums[TOTAL] += own * paths
+    sums[TOTAL:] *= scale
     return _Reading(
-        least=np.min([r.least for r, _ in entering], axis=0) + own,
-        most=np.max([r.most for r, _ in entering], axis=0) + own,
-        reach=np.where(free, np.max([r.reach for r, _ in entering], axis=0) + weighted, -np.inf),
+        least=least + own,
+        maxima=maxima,
+        sums=sums,
         paths=paths * scale,
-        total=scale * (np.sum([times * r.total for r, times in entering], axis=0) + own * paths),
-        none=scale * np.where(free, np.sum([times * r.none for r, times in entering], axis=0), 0.0),
-        flow=flow + own,
-        flow_squares=squares + 2 * flow * own + own,
-        flow_none=np.where(free, without, 0.0),
         variance=1.0 if weighted else variance * (POOLED if "pool" in groups else 1.0),
     )
 

@@ -8,7 +8,6 @@ from detol import wire
 from detol.cli import app
 from detol.search.records import State, Trial
 from detol.spaces import catalogue
-from detol.strategies.guided.strategy import Guided
 
 SPACE = catalogue.load("tiny")
 CHILDLESS = {"random", "reinforce", "ppo", "qlearning", "optuna:TPESampler"}
@@ -29,11 +28,6 @@ def test_what_it_says_is_so(name: str) -> None:
         assert not any(candidate.parents or candidate.transfer for candidate in asked)
         told = [Trial(number + n, made, State.COMPLETED, 1) for n, made in enumerate(asked)]
         strategy.tell([Trial(t.number, t.candidate, t.state, 1, scores=(float(rng.random()),)) for t in told])
-
-
-def test_guided_without_its_neighbours_has_no_children() -> None:
-    assert Guided(SPACE, local=0.0).childless
-    assert not Guided(SPACE).childless
 
 
 @pytest.mark.parametrize(("inherit", "said"), [("morph", 1), ("off", 0)])

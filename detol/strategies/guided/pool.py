@@ -141,16 +141,17 @@ class Pool:
 
     def hamming(self, left: NDArray[np.intp], right: NDArray[np.intp] | slice) -> Floats:
         """Return in [0, 1] the share of choices that differ; of an ordered choice how far, in steps of its range."""
-        a, b = self._options[left], self._options[: len(self.rows)][right]
-        total = np.zeros((len(a), len(b)), np.float32)
-        for column, ordered in enumerate(self._encoder.ordered):
-            x, y = a[:, column, None], b[None, :, column]
-            if ordered:
-                closed = (x == CLOSED) != (y == CLOSED)
-                total += np.where(closed, 1.0, np.abs(x - y))
-            else:
-                total += x != y
-        return total / np.float32(max(1, len(self._encoder.ordered)))
+        a, b = self._options[left].T, self._options[: len(self.rows)][right].T
+        ordered = np.asarray(self._encoder.ordered, bool)
+        # Numbers of options as short integers: they are compared and counted in a fifth of the time.
+        short, apart = np.int16, np.zeros((a.shape[1], b.shape[1]), np.uint16)
+        for x, y in zip(a[~ordered].astype(short), b[~ordered].astype(short), strict=True):
+            apart += x[:, None] != y
+        total = apart.astype(np.float32)
+        for x, y in zip(a[ordered], b[ordered], strict=True):
+            # Places are in [0, 1] and ``CLOSED`` is -1: what is open on one side alone differs by 1 or more.
+            total += np.minimum(np.abs(x[:, None] - y), np.float32(1))
+        return total / np.float32(max(1, len(ordered)))
 
     def structural(self, left: NDArray[np.intp], right: NDArray[np.intp] | slice, view: int = 0) -> Floats:
         """Return squared distances of the graphs, 1 on average over the pool."""

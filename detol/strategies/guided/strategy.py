@@ -16,6 +16,7 @@ from detol.search.records import Candidate, Origin, State, Trial
 from detol.search.warm import WarmSource
 from detol.spaces.decisions import Decisions
 from detol.strategies.base import Identity, Proposer, Told, complete
+from detol.strategies.guided.descent import parents
 from detol.strategies.guided.encoder import EMBEDDINGS, SAMPLES, usual_embedding
 from detol.strategies.guided.forest import Forest
 from detol.strategies.guided.kernels import spread
@@ -131,7 +132,6 @@ class Guided(Proposer):
         if embedding not in EMBEDDINGS:
             raise unknown("embedding", embedding, EMBEDDINGS)
         self._initial, self._warp, self._local, self._members = initial, warp, local, members
-        self.childless = local == 0
         self._thrift = thrift
         self._seconds: dict[int, float] = {}  # of an epoch, by row
         self._pool = pool_of(space, embedding)
@@ -238,10 +238,11 @@ class Guided(Proposer):
             return self._made(row, Origin.MUTATE, (self._best.number,))
         return self._made(row, Origin.GUIDED if len(self._seen) else Origin.WARM)
 
-    def _made(self, row: int, origin: Origin, parents: tuple[int, ...] = ()) -> Candidate | None:
+    def _made(self, row: int, origin: Origin, of: tuple[int, ...] = ()) -> Candidate | None:
         """Return the candidate of a row, which counts as observed from now on; ``None``: it is known already."""
         self._blocked.add(row)
-        made = self.candidate(self._pool.rows[row], origin, parents)
+        decisions = self._pool.rows[row]
+        made = self.candidate(decisions, origin, of or parents(decisions, self._leaders))
         # What a source promises may not be among the rows that the model ranks.
         if made is not None and self._model is not None and row in self._model.improvement()[0]:
             self._model.believe(row)
