@@ -13,6 +13,7 @@ from detol.spaces.decisions import Choice, Decisions
 from detol.spaces.space import DecisionSpace
 from detol.strategies.guided import Guided
 from detol.strategies.guided import strategy as module
+from detol.strategies.guided.encoder import Encoder
 from detol.strategies.guided.gaussian import MEAN_PRECISION
 from detol.strategies.guided.kernels import Settings, mixture, spread
 from detol.strategies.guided.pool import pool_of
@@ -289,7 +290,7 @@ def test_the_same_calls_give_the_same_candidates(space):
 
 @pytest.mark.parametrize(
     ("name", "cold", "warm"),
-    [("nasbench201", "either", "paths"), ("image_cell", "either", "paths"), ("chain", "off", "off")],
+    [("tiny", "either", "paths"), ("image_cell", "either", "paths"), ("chain", "off", "off")],
 )
 def test_what_a_search_knows_of_graphs_includes_path_statistics_where_they_branch(name, cold, warm):
     space = SMALL if name == "chain" else catalogue.load(name)
@@ -305,6 +306,15 @@ def test_what_a_search_knows_of_graphs_includes_path_statistics_where_they_branc
         )
     }
     assert kept == {"cold": cold, "too few that fit": cold, "warm": warm, "as asked": "svge"}
+
+
+def test_learned_vectors_of_a_whole_space_are_those_of_its_topologies():
+    space = catalogue.load("tiny")
+    pool, encoder = pool_of(space, "svge"), Encoder(space, "svge")
+    singly = [encoder.vectors([space.decode(decisions)])[0] for decisions in pool.rows]
+    assert pool.whole
+    assert len(pool) == len(singly) == space.size
+    assert pool._vectors[: len(pool)] == pytest.approx(np.stack(singly), abs=1e-4)
 
 
 @pytest.mark.parametrize("space", [SMALL, LARGE], ids=["whole", "gathered"])

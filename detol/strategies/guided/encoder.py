@@ -72,9 +72,9 @@ class Encoder:
         extra = {"log_params": math.log1p(sized[0]), "log_multiply_adds": math.log1p(sized[1])}
         return found.patterns, {**found.figures, **extra}
 
-    def vector(self, topology: Topology) -> Floats:
-        """Return the learned vector of a topology, float32 (columns,); none without a learned encoder."""
-        return np.zeros(0, np.float32) if self._learned is None else self._learned.embed([topology])[0]
+    def vectors(self, topologies: Sequence[Topology]) -> Floats:
+        """Return the learned vectors of topologies, float32 (n, columns); no columns without a learned encoder."""
+        return np.zeros((len(topologies), 0), np.float32) if self._learned is None else self._learned.embed(topologies)
 
     def _discover(self, decisions: Decisions) -> None:
         taken: dict[str, Option] = {}
