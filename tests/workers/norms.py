@@ -3,6 +3,7 @@
 import io
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from detol.workers.sync_norm import synchronise_norms
@@ -10,23 +11,25 @@ from detol.workers.sync_norm import synchronise_norms
 
 def normed(group, cases):
     """Normalise this rank's shard of each case; yield what came of it, as bytes: a tensor would end with its rank."""
+    ranks = group._connection.norms
+    device = "cuda" if dist.get_backend(ranks) == "nccl" else "cpu"
     for case in cases:
         written = io.BytesIO()
-        torch.save(one(group._connection.norms, group.shard(len(case["x"])), **case), written)
+        torch.save(one(ranks, group.shard(len(case["x"])), device=device, **case), written)
         yield written.getvalue()
 
 
-def one(ranks, shard, x, slopes, affine=True, momentum=0.1, passes=1):
+def one(ranks, shard, x, slopes, affine=True, momentum=0.1, passes=1, device="cpu"):
     """Return outputs and gradients of a shard whose loss is the outputs times some slopes, and the running numbers."""
-    norm = fresh(x, affine, momentum)
+    norm = fresh(x, affine, momentum).to(device)
     norm = synchronise_norms(norm, ranks)
     assert type(norm).__name__ == "SyncNorm"
-    mine = x[shard].clone().requires_grad_(True)
+    mine = x[shard].to(device, copy=True).requires_grad_(True)
     for _ in range(passes):
         y = norm(mine)
-    (y * slopes[shard]).sum().backward()
+    (y * slopes[shard].to(device)).sum().backward()
     found = {"y": y.detach(), "x": mine.grad, "mean": norm.running_mean, "variance": norm.running_var}
-    return found | {name: p.grad for name, p in norm.named_parameters()}
+    return {name: value.cpu() for name, value in (found | {n: p.grad for n, p in norm.named_parameters()}).items()}
 
 
 def fresh(x, affine=True, momentum=0.1):

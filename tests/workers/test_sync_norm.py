@@ -13,6 +13,7 @@ from detol.workers.sync_norm import _combined
 from .norms import fresh, one
 
 ENTRY = f"{Path(__file__).with_name('norms.py')}:normed"
+NEEDS = "needs two CUDA devices"
 FAR = {"1e3": 1e3, "3e3": 3e3, "-3e4": -3e4}
 
 
@@ -45,14 +46,18 @@ def alone():
     dist.destroy_process_group()
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3], ids=lambda width: f"{width} ranks")
+GPUS = pytest.param((2, "nccl"), id="2 gpus", marks=pytest.mark.skipif(torch.cuda.device_count() < 2, reason=NEEDS))
+
+
+@pytest.fixture(scope="module", params=[*(pytest.param((n, "gloo"), id=f"{n} ranks") for n in (1, 2, 3)), GPUS])
 def found(request, alone):
     """What the ranks found of each case: samples and their gradients in order, those of the weights summed."""
-    if request.param == 1:
+    width, backend = request.param
+    if width == 1:
         told = [[one(alone, slice(None), **case) for case in CASES.values()]]
     else:
-        ranks = LocalRanks(request.param, ENTRY, list(CASES.values()))
-        told = [[] for _ in range(request.param)]
+        ranks = LocalRanks(width, ENTRY, list(CASES.values()), backend=backend)
+        told = [[] for _ in range(width)]
         try:
             for said in ranks:
                 assert not said.failure, said.failure
