@@ -13,7 +13,7 @@ from detol.graph.ops import op
 from detol.graph.topology import chain
 from detol.search.records import Origin, State, Trial
 from detol.spaces import catalogue
-from detol.spaces.decisions import Choice
+from detol.spaces.decisions import Choice, Decisions
 from detol.spaces.space import DecisionSpace
 from detol.strategies.guided import Guided
 from detol.strategies.guided import strategy as module
@@ -114,6 +114,22 @@ def test_closed_choices_differ_from_open_ones():
     pool = pool_of(space)
     one, two = (next(r for r, d in enumerate(pool.rows) if d["n"] == n) for n in (1, 2))
     assert pool.hamming(np.asarray([one]), np.asarray([two]))[0, 0] == 1.0
+
+
+def test_an_ordered_choice_that_is_closed_on_one_side_differs_wholly_from_each_of_its_steps():
+    space = DecisionSpace("w", [Choice("on", (False, True)), Choice("width", (8, 16, 64), when={"on": [True]})])
+    pool = pool_of(space)
+    rows = {d.get("width"): np.asarray([row]) for row, d in enumerate(pool.rows)}
+    apart = {width: pool.hamming(rows[None], row)[0, 0] for width, row in rows.items()}
+    assert apart == {None: 0.0, 8: 1.0, 16: 1.0, 64: 1.0}
+    assert pool.hamming(rows[8], rows[16])[0, 0] == pytest.approx(1 / 4)
+
+
+def test_options_are_told_apart_however_many_there_are():
+    space = DecisionSpace("m", [Choice("n", tuple(f"option {n}" for n in range(2**16 + 1)))])
+    pool = Pool(space)
+    rows = pool.add([Decisions(n=f"option {n}") for n in (0, 2**16)])
+    assert pool.hamming(np.asarray(rows[:1]), np.asarray(rows))[0].tolist() == [0.0, 1.0]
 
 
 def test_a_small_space_is_laid_out_once_and_shared():

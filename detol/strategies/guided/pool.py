@@ -86,7 +86,7 @@ class Pool:
         Learned vectors are made in one go, in a tenth of the time. (Rows that come singly get them singly: the last
         digits depend on what is beside them, and a search that is replayed adds the same rows in other parts.)
         """
-        every = list(self._space.enumerate())
+        every = list(dict.fromkeys(self._space.enumerate()))
         topologies = [self._space.decode(decisions) for decisions in every]
         for decisions, topology, vector in zip(every, topologies, self._encoder.vectors(topologies), strict=True):
             self._put(decisions, topology, vector)
@@ -160,7 +160,8 @@ class Pool:
         a, b = self._options[left].T, self._options[: len(self.rows)][right].T
         ordered = np.asarray(self._encoder.ordered, bool)
         # Numbers of options as short integers: they are compared and counted in a fifth of the time.
-        short, apart = np.int16, np.zeros((a.shape[1], b.shape[1]), np.uint16)
+        short = np.int16 if self._options.max(initial=0) < 2**15 else np.int32
+        apart = np.zeros((a.shape[1], b.shape[1]), np.uint16)
         for x, y in zip(a[~ordered].astype(short), b[~ordered].astype(short), strict=True):
             apart += x[:, None] != y
         total = apart.astype(np.float32)
