@@ -69,16 +69,17 @@ def _groups(node: Operation) -> tuple[str, ...]:
     return tuple(found)
 
 
-MOST, REACH = range(2)
-FLOW, SQUARES, FLOW_NONE, TOTAL, NONE = range(5)
+_MOST, _REACH = range(2)
+_FLOW, _SQUARES, _FLOW_NONE, _TOTAL, _NONE = range(5)
+_BY_SHARE, _BY_PATHS = 3, 2  # of these rows, the first ones and the last
 
 
 @dataclass(slots=True)
 class _Reading:
     """What is known at a node, for each group, over the paths that lead to it.
 
-    ``maxima`` has the rows ``MOST`` and ``REACH``. ``sums`` has, by share of variance (the shares add up to 1), the
-    count (``FLOW``), its square, and where it is zero; then, by weight of the paths, the count and where it is zero.
+    ``maxima`` has the rows ``_MOST`` and ``_REACH``. ``sums`` has, by share of variance (the shares add up to 1), the
+    count (``_FLOW``), its square, and where it is zero; then, by weight of the paths, the count and where it is zero.
     (Arrays of several rows: on so few groups a call of numpy costs more than what it does.)
     """
 
@@ -97,22 +98,22 @@ def _statistics(groups: tuple[tuple[str, ...], ...], terms: tuple[Terms, ...]) -
     for node, own in enumerate(groups):
         here[node, [place[name] for name in own]] = 1.0
     sums = np.zeros((5, len(names)))
-    sums[[FLOW_NONE, NONE]] = 1.0
+    sums[[_FLOW_NONE, _NONE]] = 1.0
     readings = [_Reading(np.zeros(len(names)), np.zeros((2, len(names))), sums, 1.0, 1.0)]
     for node in range(1, len(groups)):
         entering = [(readings[source], times) for source, times in terms[node]]
         readings.append(_through(entering, here[node], groups[node], here[node, place[WEIGHTED]]))
     last = readings[-1]
-    spread = np.sqrt(np.maximum(0.0, last.sums[SQUARES] - last.sums[FLOW] ** 2))
+    spread = np.sqrt(np.maximum(0.0, last.sums[_SQUARES] - last.sums[_FLOW] ** 2))
     values = {
         "path_least": last.least,
-        "path_most": last.maxima[MOST],
-        "path_mean": last.sums[TOTAL] / last.paths,
-        "path_none": last.sums[NONE] / last.paths,
-        "path_reach": np.maximum(last.maxima[REACH], -1.0),
-        "flow_mean": last.sums[FLOW],
+        "path_most": last.maxima[_MOST],
+        "path_mean": last.sums[_TOTAL] / last.paths,
+        "path_none": last.sums[_NONE] / last.paths,
+        "path_reach": np.maximum(last.maxima[_REACH], -1.0),
+        "flow_mean": last.sums[_FLOW],
         "flow_spread": spread,
-        "flow_none": last.sums[FLOW_NONE],
+        "flow_none": last.sums[_FLOW_NONE],
     }
     found = {
         f"{key}:{name}": value for key, row in values.items() for name, value in zip(names, row.tolist(), strict=True)
@@ -130,22 +131,24 @@ def _through(
     if len(entering) == 1:
         ((only, times),) = entering
         least, maxima, sums = only.least, only.maxima.copy(), only.sums.copy()
-        sums[TOTAL:] *= times
+        sums[_TOTAL:] *= times
     else:
         least = np.min([r.least for r, _ in entering], axis=0)
         maxima = np.max([r.maxima for r, _ in entering], axis=0)
         shares = [r.variance * times**2 / variance for r, times in entering]
-        weights = [[share] * TOTAL + [times] * 2 for share, (_, times) in zip(shares, entering, strict=True)]
+        weights = [
+            [share] * _BY_SHARE + [times] * _BY_PATHS for share, (_, times) in zip(shares, entering, strict=True)
+        ]
         sums = np.sum(np.array(weights)[:, :, None] * [r.sums for r, _ in entering], axis=0)
     met = own != 0
-    maxima[MOST] += own
-    maxima[REACH] += weighted
-    maxima[REACH, met] = -np.inf
-    sums[[[FLOW_NONE], [NONE]], met] = 0.0
-    sums[SQUARES] = sums[SQUARES] + 2 * sums[FLOW] * own + own
-    sums[FLOW] += own
-    sums[TOTAL] += own * paths
-    sums[TOTAL:] *= scale
+    maxima[_MOST] += own
+    maxima[_REACH] += weighted
+    maxima[_REACH, met] = -np.inf
+    sums[[[_FLOW_NONE], [_NONE]], met] = 0.0
+    sums[_SQUARES] = sums[_SQUARES] + 2 * sums[_FLOW] * own + own
+    sums[_FLOW] += own
+    sums[_TOTAL] += own * paths
+    sums[_TOTAL:] *= scale
     return _Reading(
         least=least + own,
         maxima=maxima,

@@ -218,7 +218,7 @@ class Database:
                 else:
                     raise
 
-    def _say_away(self, error: BaseException) -> None:
+    def _say_away(self, error: DBAPIError | sqlite3.Error) -> None:
         if not self._said:
             self._said = True
             self.warn(

@@ -13,7 +13,6 @@ from detol.workers.sync_norm import _combined
 from .norms import fresh, one
 
 ENTRY = f"{Path(__file__).with_name('norms.py')}:normed"
-NEEDS = "needs two CUDA devices"
 FAR = {"1e3": 1e3, "3e3": 3e3, "-3e4": -3e4}
 
 
@@ -46,10 +45,11 @@ def alone():
     dist.destroy_process_group()
 
 
-GPUS = pytest.param((2, "nccl"), id="2 gpus", marks=pytest.mark.skipif(torch.cuda.device_count() < 2, reason=NEEDS))
+gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+WIDTHS = [pytest.param((n, "gloo"), id=f"{n} ranks") for n in (1, 2, 3)]
 
 
-@pytest.fixture(scope="module", params=[*(pytest.param((n, "gloo"), id=f"{n} ranks") for n in (1, 2, 3)), GPUS])
+@pytest.fixture(scope="module", params=[*WIDTHS, pytest.param((2, "nccl"), id="2 gpus", marks=gpus)])
 def found(request, alone):
     """What the ranks found of each case: samples and their gradients in order, those of the weights summed."""
     width, backend = request.param

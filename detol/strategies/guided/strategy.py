@@ -66,14 +66,15 @@ ANCHORS = (Origin.REFERENCE, Origin.SAMPLE)
 class Guided(Proposer):
     """Bayesian optimisation over decisions and live graphs.
 
-    First the space's references and uniform samples, ``initial`` in all. Then each proposal is the candidate of
-    largest expected improvement under a Gaussian process (:mod:`detol.strategies.guided.gaussian`), or beyond
-    ``FOREST`` observations under a forest; a share of the proposals is the best of the incumbent's neighbours. Trials
-    that failed by their own fault count as the worst score told; those that rest or were stopped count with where the
-    curves of others went on from such scores (:mod:`detol.strategies.guided.rises`). Where a table has one network in
-    several rows and they score the same, one is tried (:mod:`detol.strategies.guided.twins`). The candidates are all
-    decisions of a space of at most ``WHOLE``, otherwise mutations of one and two steps and crossings of the best, and
-    samples, gathered from ask to ask.
+    First the space's references and uniform samples, ``initial`` in all. Then each proposal is the candidate of largest
+    expected improvement under a Gaussian process (:mod:`detol.strategies.guided.gaussian`), or beyond ``FOREST``
+    observations under a forest; a share of the proposals is the best of the incumbent's neighbours. Each names the
+    leader it is nearest to as its parent (:mod:`detol.strategies.guided.descent`). Trials that failed by their own
+    fault count as the worst score told; those that rest or were stopped count with where the curves of others went on
+    from such scores (:mod:`detol.strategies.guided.rises`). Where a table has one network in several rows and they
+    score the same, one is tried (:mod:`detol.strategies.guided.twins`). The candidates are all decisions of a space of
+    at most ``WHOLE``, otherwise mutations of one and two steps and crossings of the best, and samples, gathered from
+    ask to ask.
 
     Args:
         space: what is searched.
