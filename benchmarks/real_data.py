@@ -5,9 +5,10 @@ For each data set and seed: one search of detol (``--hours``, 2 CPU workers, all
 again three times on train plus validation, for ``EPOCHS`` epochs as in Optuna's loop. What is reported is the mean test
 accuracy of the retrainings. With ``--versus`` strategies of detol are compared at equal trainings instead.
 
-On a machine with more cores the runs go side by side, each on cores of its own (``taskset -c`` bounds them). What is in
-``--folder`` already is not run again. Sets of ``../shared/data`` are left out, with a reason,
-where it is absent (``digits.npz`` there, x and y, stands for scikit-learn's digits where that is not installed).
+On a machine with more cores the runs go side by side, each on cores of its own (``taskset -c`` bounds them), and with
+``--device cuda`` all share the GPUs. What is in ``--folder`` already is not run again. Sets of ``../shared/data`` are
+left out, with a reason, where it is absent (``digits.npz`` there, x and y, stands for scikit-learn's digits where that
+is not installed).
 
 By default the test split is detol's, the same samples whatever the seed: of digits 359, where a third of a point is one
 image. With ``--folds 5`` each search has another fifth of all samples for its test, so that each is tested on once.
@@ -95,9 +96,11 @@ def arrays(name: str, seed: int, folder: Path, limit: int | None) -> Path:
     return file
 
 
-def run(command: Sequence[str], cores: tuple[int, ...], folder: Path) -> dict[str, Any]:
+def run(command: Sequence[str], cores: tuple[int, ...], folder: Path, device: str) -> dict[str, Any]:
     """Run a command on some cores; return the JSON object that it prints, with its wall seconds."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    if device == "cpu":
+        environment["CUDA_VISIBLE_DEVICES"] = ""
     began = time.monotonic()
     pinned = ["taskset", "-c", ",".join(map(str, cores)), *command]
     done = subprocess.run(pinned, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -106,14 +109,14 @@ def run(command: Sequence[str], cores: tuple[int, ...], folder: Path) -> dict[st
     return {**json.loads(done.stdout), "wall_seconds": time.monotonic() - began}
 
 
-def detol_command(name: str, seed: int, folder: Path, label: str, *more: str) -> list[str]:
+def detol_command(name: str, seed: int, folder: Path, label: str, device: str, *more: str) -> list[str]:
     """Return the command of one search of detol."""
     flags = ["--data", given(name, seed, folder), "--set", f"data.seed={seed}", "--seed", str(seed), "--workers", "2"]
-    place = ["--name", label, "--db", str(folder / f"{label}.db"), "--tracking", "off", "--device", "cpu", "--json"]
+    place = ["--name", label, "--db", str(folder / f"{label}.db"), "--tracking", "off", "--device", device, "--json"]
     return [sys.executable, "-m", "detol", "search", *flags, *place, *more]
 
 
-def detol_again(folder: Path, label: str, seed: int) -> dict[str, float]:
+def detol_again(folder: Path, label: str, seed: int, device: str) -> dict[str, float]:
     """Train the winner of a search of detol again; runs in a process of its own."""
     from detol import wire
     from detol.config import Settings
@@ -130,7 +133,7 @@ def detol_again(folder: Path, label: str, seed: int) -> dict[str, float]:
     settings, recipe = Settings.from_dict(stored["settings"]), make_recipe(stored["recipe"])
     topology, epochs = found.trial.candidate.topology, EPOCHS
     began = time.monotonic()
-    (metrics,) = retrain(topology, read_data(settings), recipe, epochs=epochs, seeds=[seed])
+    (metrics,) = retrain(topology, read_data(settings), recipe, epochs=epochs, seeds=[seed], device=device)
     return {"test": metrics["test_accuracy"], "seconds": time.monotonic() - began, "epochs": epochs}
 
 
@@ -163,6 +166,7 @@ class Bench:
 
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         self.options, self.folder, self.cores = options, folder, Cores()
+        self.device: str = options.device
         self.limit = 600 if options.quick else None
         self.retrainings = RETRAININGS[:1] if options.quick else RETRAININGS
 
@@ -206,16 +210,13 @@ class Bench:
         if system == "optuna":
             loop = [sys.executable, str(HERE / "optuna_loop.py"), "search"]
             file = arrays(name, seed, folder, self.limit)
-            self.kept(
-                label,
-                lambda: run([*loop, str(file), str(folder), str(self.seconds(name, system)), str(seed)], cores, folder),
-            )
-        elif system == "detol":
-            hours = ["--hours", repr(self.seconds(name, system) / 3600)]
-            self.kept(label, lambda: run(detol_command(name, seed, folder, label, *hours, *quick), cores, folder))
+            command = [*loop, str(file), str(folder), str(self.seconds(name, system)), str(seed)]
         else:
+            hours = ["--hours", repr(self.seconds(name, system) / 3600)]
             trials = ["--trials", str(self.options.trials), "--strategy", system]
-            self.kept(label, lambda: run(detol_command(name, seed, folder, label, *trials, *quick), cores, folder))
+            more = [*(hours if system == "detol" else trials), *quick]
+            command = detol_command(name, seed, folder, label, self.device, *more)
+        self.kept(label, lambda: run(command, cores, folder, self.device))
 
     def again(self, task: Task, number: int) -> None:
         """Train one winner once more."""
@@ -227,9 +228,9 @@ class Bench:
             command = [sys.executable, str(HERE / "optuna_loop.py"), "retrain", str(file), chosen, str(number)]
         else:
             command = [sys.executable, str(Path(__file__).resolve()), "--retrain-one", label, str(number)]
-            command += ["--folder", str(self.folder)]
+            command += ["--folder", str(self.folder), "--device", self.device]
         with self.cores.some(1) as cores:
-            self.kept(f"{label}-again-{number}", lambda: run(command, cores, self.folder))
+            self.kept(f"{label}-again-{number}", lambda: run(command, cores, self.folder, self.device))
 
     def row(self, name: str, system: str) -> dict[str, Any]:
         """Return the figures of a system on a data set."""
@@ -258,13 +259,14 @@ def main() -> None:
     parser.add_argument("--system", action="append", choices=("detol", "optuna"), help="only this one")
     parser.add_argument("--versus", action="append", metavar="STRATEGY", help="compare strategies instead; repeat")
     parser.add_argument("--trials", type=int, default=20, help="of each search with --versus (default: 20)")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="of detol; Optuna's loop has a CPU")
     parser.add_argument("--folder", type=Path, help="where results are kept (default: a temporary one)")
     parser.add_argument("--retrain-one", nargs=2, metavar=("LABEL", "SEED"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     folder = (options.folder or Path(tempfile.mkdtemp(prefix="detol-"))).resolve()
     if options.retrain_one:
         label, number = options.retrain_one
-        print(json.dumps(detol_again(folder, label, int(number))))
+        print(json.dumps(detol_again(folder, label, int(number), options.device)))
         return
     folder.mkdir(parents=True, exist_ok=True)
     if options.folds:
@@ -278,6 +280,8 @@ def main() -> None:
         for name in names:
             folds(name, options.folds, folder)
     systems = options.versus or options.system or ["detol", "optuna"]
+    if "optuna" in systems and options.device != "cpu":
+        parser.error("Optuna's loop trains on a CPU: leave --device out, or compare strategies by --versus")
     # The longest first, so that none is left over at the end.
     names = sorted(names, key=lambda name: -SECONDS[name])
     bench = Bench(options, folder)
@@ -287,6 +291,7 @@ def main() -> None:
         "quick": options.quick,
         "n": len(options.seed),
         "folds": options.folds,
+        "trained_on": options.device,
     }
     for name in names:
         figures[name] = {system: bench.row(name, system) for system in systems}

@@ -98,7 +98,9 @@ class _Kept:
 
     def keep(self, tensor: Tensor) -> Tensor:
         self._sizes[_place(tensor)] = tensor.untyped_storage().nbytes()
-        return tensor
+        # The tensor itself may be its own operation's result: that would hold it, and it the graph, for ever where no
+        # backward pass comes to let go of it (memory ran out on the way there).
+        return tensor.detach()
 
     def bytes(self, without: set[int]) -> int:
         return sum(size for place, size in self._sizes.items() if place not in without)

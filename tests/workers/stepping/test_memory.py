@@ -1,4 +1,5 @@
 import dataclasses
+import gc
 import math
 import re
 import weakref
@@ -200,6 +201,28 @@ def test_a_measured_step_grows_with_its_samples_as_the_estimate_says(few):
     estimated = [memory.estimate(NETWORK, few.shape, few.outputs, Recipe(), count) for count in (16, 64)]
     # torch keeps what it needs alone: norms keep their input, activations their output.
     assert 0.4 < each / ((estimated[1] - estimated[0]) / 48) < 1.1
+
+
+def test_a_measured_step_that_runs_out_of_memory_leaves_nothing_behind(few, monkeypatch):
+    """A weak reference to a tensor lives as long as anything holds it, also in C++ where no garbage collector looks."""
+    seen = []
+
+    def exhausted(*_):
+        raise MemoryError("out of memory")
+
+    def note(_, __, output):
+        seen.append(weakref.ref(output))
+
+    monkeypatch.setattr(torch.nn.Linear, "forward", exhausted)  # the head, when all activations are there
+    handle = torch.nn.modules.module.register_module_forward_hook(note)
+    try:
+        with pytest.raises(OutOfMemory, match="MemoryError: out of memory"):
+            measured(NETWORK, few, Recipe())(16)
+    finally:
+        handle.remove()
+    gc.collect()
+    assert len(seen) > 10
+    assert [reference for reference in seen if reference() is not None] == []
 
 
 @pytest.mark.parametrize("room", [1.0, 40_000.0, 123_456.0, 1e6, math.inf])
