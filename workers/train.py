@@ -191,7 +191,7 @@ class Training:
         """Train an epoch, or what is left of it, and validate; ``None`` after a stop."""
         if self.position.epoch != epoch:
             self.position, self._turned = Position(epoch), self._clock()
-        with memory_faults(self._footprint.advice), self._group.guarded():
+        with memory_faults(self._advice), self._group.guarded():
             with seeded(self._device, self._seed, epoch, self._group.rank, *self._survival.seeds):
                 train_loss = self._train(epoch)
             if train_loss is None:
@@ -200,6 +200,12 @@ class Training:
         if not math.isfinite(metrics["val_loss"]):
             raise Diverged(f"the validation loss is {metrics['val_loss']} after epoch {epoch}")
         return Report(epoch, metrics, self._clock() - self._turned)
+
+    def _advice(self) -> str:
+        """Return what to do where memory has run out: what is recorded keeps the most, and no step follows."""
+        if self._group.width == 1:  # graphs of several ranks may wait for one another
+            self._step.let_go()
+        return self._footprint.advice()
 
     def survive(self, error: WorkerLost) -> None:
         """Meet the ranks that are left, behind the last step (or report) that one of them has completed.

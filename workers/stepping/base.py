@@ -43,6 +43,9 @@ class Step(Protocol):
             RuntimeError: the device itself failed.
         """
 
+    def let_go(self) -> None:
+        """Forget what is recorded, and the memory that it keeps; the next call records it anew."""
+
     def __call__(self, batch: Batch) -> Tensor:
         """Take the step; return the loss summed over this rank's samples, a scalar on the device, detached.
 

@@ -34,6 +34,9 @@ class Eager:
     def break_off(self) -> None:
         """Do nothing: it holds nothing that the device is in."""
 
+    def let_go(self) -> None:
+        """Do nothing: nothing is recorded."""
+
     def __call__(self, batch: Batch) -> Tensor:
         """Take the step (see :class:`~detol.workers.stepping.base.Step`)."""
         learner, group = self._learner, self._learner.group

@@ -207,6 +207,30 @@ def test_memory_that_runs_out_while_recording_is_said_so(few):
         curve(made)
 
 
+def test_a_remedy_is_sought_when_nothing_recorded_keeps_memory(few, monkeypatch):
+    class Full(Rerun):
+        """Has memory for one recording; the other size of batch, at the end of an epoch, is one too many."""
+
+        def __init__(self):
+            self.held = 0
+
+        def record(self, work):
+            self.held += 1
+            if self.held > 1:
+                raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
+            return work
+
+        def let_go(self):
+            self.held = 0
+
+    recorder = Full()
+    assert len(few.train) % 32
+    made = training(few, Recipe(batch_size=32), recorder=recorder)
+    monkeypatch.setattr(made._footprint, "advice", lambda: f"{recorder.held} held")
+    with pytest.raises(OutOfMemory, match="^0 held: RuntimeError: CUDA out of memory"):
+        curve(made)
+
+
 def test_a_paused_training_goes_on_recorded(few):
     recipe = RECIPES["float16"]
     whole = curve(training(few, recipe))
