@@ -10,6 +10,8 @@ NAME := digits-$(shell date +%Y%m%d-%H%M%S)
 endif
 # One thread for each process: two torch workers with default threads on two cores are 3x slower.
 export OMP_NUM_THREADS ?= 1
+# Processes of the tests. Each has one Ray of two workers, which its files share; more of them want more memory.
+JOBS ?= 2
 
 .PHONY: search test lint types docs clean
 
@@ -24,7 +26,7 @@ search: $(READY)
 	$(BIN)/detol export $(NAME) --to exports/$(NAME)
 
 test: $(READY) lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check .
