@@ -1,5 +1,6 @@
 """The summary of a finished search in a terminal."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,12 +29,13 @@ def summary(console: Console, figures: Mapping[str, Any]) -> None:
     if best is None:
         say("best:    none: no trial ended with a score (see: detol status)")
         return
-    say(f"best:    trial {best['trial']}, {figures['objective']} {best['score']:.4f}, {best['digest'][:19]}")
+    objective = figures["objective"].partition(":")[0]  # without its direction
+    say(f"best:    trial {best['trial']}, {objective} {_shown(best['score'])}, {best['digest'][:19]}")
     inherited = figures.get("inherited")
     if inherited:
         same = " (not trained from scratch: no time was left)" if best["trial"] == inherited["trial"] else ""
         say(
-            f"         trial {inherited['trial']} reached {inherited['score']:.4f} from the weights of trial "
+            f"         trial {inherited['trial']} reached {_shown(inherited['score'])} from the weights of trial "
             f"{inherited['from']}{same}"
         )
     if reference:
@@ -41,16 +43,18 @@ def summary(console: Console, figures: Mapping[str, Any]) -> None:
         if not same and not figures["gain"]:
             same = "the search found another one as good"
         gain = same or f"searching gained {figures['gain']:+.4f}"
-        say(f"         best reference topology {reference['score']:.4f} (trial {reference['trial']}): {gain}")
+        say(f"         best reference topology {_shown(reference['score'])} (trial {reference['trial']}): {gain}")
     for number, row in enumerate(figures.get("front") or ()):
         apart = ("trial", "digest", "inherited_from")
         facts = ", ".join(f"{name} {_shown(value)}" for name, value in row.items() if name not in apart)
         parent = f" (from the weights of trial {row['inherited_from']})" if "inherited_from" in row else ""
         say(f"{'front:   ' if not number else '         '}trial {row['trial']}: {facts}{parent}")
     if figures["test"]:
-        say("test:    " + ", ".join(f"{name} {value:.4f}" for name, value in figures["test"].items()))
+        say("test:    " + ", ".join(f"{name} {_shown(value)}" for name, value in figures["test"].items()))
 
 
 def _shown(value: float) -> str:
-    """Return a count with separators, or a metric with four decimals."""
-    return f"{int(value):,}" if float(value).is_integer() and abs(value) >= 10 else f"{value:.4f}"
+    """Return a count with separators, or a metric with four decimals, or digits where those would say nothing."""
+    if float(value).is_integer() and abs(value) >= 10:
+        return f"{int(value):,}"
+    return f"{value:.4f}" if value == 0 or 1e-3 <= abs(value) < 1e6 or not math.isfinite(value) else f"{value:.4g}"

@@ -80,6 +80,10 @@ def settled(
     Raises:
         UsageError: input against a rule.
     """
+    if data is not None and not isinstance(data, str | PathLike):
+        raise UsageError(
+            f"data must be a name or a path, got a {type(data).__name__}: save arrays with numpy.savez(file, x=x, y=y)"
+        )
     searched, name = _object_or_name(space)
     chosen = strategy if strategy is None or isinstance(strategy, str) else _kept(strategy)
     given = {key: value for key, value in settings.items() if value is not None}

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from detol.results.store import Database, SearchStore
 
 
+NOTES = 5
+"""Of reading the data, that are said when a search starts; ``detol data describe`` says all."""
+
+
 class SearchInterrupted(KeyboardInterrupt):
     """A search was interrupted, and everything is saved.
 
@@ -76,6 +80,8 @@ def search(
         prepared, store = _create(prepared, database, objects)
         named(prepared.settings.name)
         shown = metrics.around(watcher or Quiet(), prepared.settings.name)
+        for line in _noted(prepared):
+            shown.say(line)
         if prepared.warm.sources:
             shown.say(warming.said(prepared.warm.sources, prepared.task.known))
         if settings.inherit != "off" and getattr(prepared.strategy, "childless", False):
@@ -84,6 +90,13 @@ def search(
         if caution := getattr(prepared.strategy, "caution", ""):
             shown.say(caution)
         return _left(_run(prepared, store, shown), prepared, database, shown)
+
+
+def _noted(prepared: Prepared) -> list[str]:
+    """Return what a person should know of how the data were read: what was left out, dropped, guessed."""
+    notes = prepared.dataset.about.get("notes", [])
+    more = [f"data: {len(notes) - NOTES} more notes, see detol data describe {prepared.settings.data}"]
+    return [*(f"data: {note}" for note in notes[:NOTES]), *(more if len(notes) > NOTES else [])]
 
 
 def resume(
@@ -296,11 +309,14 @@ def run_parts(
         outcome = controller.run()
         state = "interrupted"  # whatever happens from here on, the record fits the log
         watcher.close()
-        executor.close()
         result = summed_up(name, task, outcome, store.trials(), structural=wire.own_start(strategy))
-        if outcome.interrupted:
-            raise SearchInterrupted(name, result.summary)
-        result = conclude(result)
+        try:
+            executor.close()
+            if outcome.interrupted:
+                raise KeyboardInterrupt
+            result = conclude(result)
+        except KeyboardInterrupt:  # the search itself is done, or was interrupted: either way all of it is saved
+            raise SearchInterrupted(name, result.summary) from None
         state = "finished"
         return result
     finally:

@@ -198,3 +198,9 @@ def test_the_audit_is_told_of_the_references_that_run_to_their_end(monkeypatch, 
     monkeypatch.setattr(wire, "stopper", stopper)
     detol.optimize(space, hill, trials=6, references=tried, strategy="random", stop="asha", epochs=1)
     assert seen == [told]
+
+
+@pytest.mark.parametrize("data", [([[1.0]], [0]), {"x": [[1.0]], "y": [0]}])
+def test_data_in_python_are_a_name_or_a_path(data):
+    with pytest.raises(UsageError, match=r"a name or a path, got a (tuple|dict): save arrays with numpy.savez"):
+        detol.search(data)

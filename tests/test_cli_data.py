@@ -240,3 +240,17 @@ def test_a_folder_of_images_from_search_to_results(call: Call, tmp_path: Path) -
     assert code == 0
     assert summary["name"].startswith("images")
     assert summary["best"]["score"] == 1.0  # dark against bright: any network that learns tells them apart
+
+
+def test_a_search_says_how_its_data_were_read(call: Call, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [
+        [f"{value:.3f}", f"{1000 + 9 * n:,}", ["low", "high", "NA"][n % 3]] for n, value in enumerate(rng.random(60))
+    ]
+    with (tmp_path / "data.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["a", "b", "kind"], *rows])
+    code, out, err = call("search", "--data", tmp_path / "data.csv", *QUICK[2:], "--space", "tabular", "--json")
+    assert code == 0
+    assert json.loads(out)["trials"] == 3
+    assert "data: column 'b' read as numbers: commas group thousands" in err
+    assert "data: dropped 20 rows without a label from the train part (missing: 'NA')" in err

@@ -135,6 +135,28 @@ def test_a_killed_controller_loses_nothing(
     assert curves(db) == curves(undisturbed)
 
 
+def test_an_interruption_after_the_last_trial_is_said_too(
+    tmp_path: Path,
+    undisturbed: Path,
+    resumed,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt  # as a signal does while the winner is tested
+
+    db = tmp_path / "results.db"
+    with monkeypatch.context() as patched:
+        patched.setattr("detol.run.test_of", interrupted)
+        assert cli.run([*SEARCH, "--name", "mine", "--db", str(db), "--json"]) == 130
+    out, err = capsys.readouterr()
+    assert f"interrupted, everything is saved; go on with: detol resume mine --db {db}" in err
+    assert json.loads(out)["trials"] == TRIALS
+    assert status(db, "mine", capsys)["state"] == "interrupted"
+    assert resumed(db, "mine")["test"]
+    assert trials(db) == trials(undisturbed)
+
+
 PAUSING = ["search", "--data", "digits", "--space", "tiny", "--strategy", "random", "--stop", "promote"]
 PAUSING += [
     "--set",

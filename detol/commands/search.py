@@ -201,7 +201,8 @@ def _show(run_search: "Callable[[Terminal], SearchResult]", db: str, as_json: bo
         settings = result.settings
         console.print(f"look:    {wire.ui_command(settings.tracking, settings.db)}", markup=False)
         console.print(f"ask:     detol results top --search {result.name}{flag}", markup=False)
-        console.print(f"export:  detol export {result.name} --to exports/{result.name}{flag}", markup=False)
+        if result.best:
+            console.print(f"export:  detol export {result.name} --to exports/{result.name}{flag}", markup=False)
         sys.stdout.flush()
     if result.best is None:
         typer.echo(

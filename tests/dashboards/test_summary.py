@@ -90,3 +90,10 @@ def test_markup_is_text(screen, name) -> None:
 def test_trials_that_went_on_elsewhere_are_said(screen) -> None:
     assert "2 trials went on from checkpoints of other searches" in shown(screen, continued=2)
     assert "went on" not in shown(screen, continued=0)
+
+
+def test_a_minimised_objective_goes_by_its_name_and_small_figures_keep_their_digits(screen) -> None:
+    best = {**FIGURES["best"], "score": 3.25e-12}
+    text = shown(screen, objective="val_mse:min", best=best, test={"test_mse": 4.125e-12, "test_r2": 0.0})
+    assert "trial 7, val_mse 3.25e-12, " in text
+    assert "test:    test_mse 4.125e-12, test_r2 0.0000" in text

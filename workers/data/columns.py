@@ -9,6 +9,7 @@ import numpy as np
 from detol.errors import DataError
 from detol.workers.data.labels import MISSING
 from detol.workers.data.raw import Array, Frame
+from detol.workers.data.written import DECIMAL_COMMAS, WRITINGS, Writing
 
 MOST_CATEGORIES = 64
 PROBE = 100
@@ -28,7 +29,8 @@ class Column:
         flag: whether a column 1/0 for missing follows: only where training had missing values.
         categories: each gets a column, 1 where it stands.
         rare: share one column. What is in neither list has zeros in all.
-        text: whether numbers stand as text with a decimal comma.
+        comma: whether numbers stand as text with a decimal comma.
+        grouped: whether they stand as text with thousands grouped by the other mark.
     """
 
     name: str
@@ -39,6 +41,12 @@ class Column:
     categories: tuple[str, ...] = ()
     rare: tuple[str, ...] = ()
     comma: bool = False
+    grouped: bool = False
+
+    @property
+    def writing(self) -> Writing:
+        """How its numbers are written."""
+        return Writing(self.comma, self.grouped)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -64,22 +72,24 @@ def fit(frame: Frame) -> tuple[tuple[Column, ...], list[str]]:
     """Learn every column of a frame of training rows.
 
     A column is of numbers when 99 % of the values that are not missing read as one; the others then count as missing.
-    Categories with few training rows (fewer
-    than a hundredth of all rows, at most 10; always those with one), and those beyond the 64 most frequent, are pooled.
+    Categories with few training rows (fewer than a hundredth of all rows, at most 10; always those with one), and those
+    beyond the 64 most frequent, are pooled. ``1,234`` is more than a thousand where the column's numbers all read so,
+    unless another column has decimal commas.
 
     Returns:
-        The columns in order, without those that say nothing, and notes on these.
+        The columns in order, without those that say nothing, and notes on these and on how numbers were read.
 
     Raises:
         DataError: an infinite number, or no column that is of use.
     """
     columns, notes = [], []
+    numbers = _fit_numbers(frame)
     for name in frame.columns:
         series = frame[name]
         if bool(absent(series).all()):
             notes.append(f"column {name!r} is empty in training: left out")
             continue
-        column = _fit_number(str(name), series) or _fit_category(str(name), series)
+        column = numbers[name] or _fit_category(str(name), series)
         odd = _odd(series) if column.type == CATEGORY else ""
         how = f" (mostly numbers, but it holds {odd!r})" if odd else ""
         if column.type == CATEGORY and not column.categories:
@@ -87,6 +97,8 @@ def fit(frame: Frame) -> tuple[tuple[Column, ...], list[str]]:
             continue
         if odd:
             notes.append(f"column {name!r} taken as categories{how}")
+        if column.writing.told:
+            notes.append(f"column {name!r} read as numbers: {column.writing.told}")
         columns.append(column)
     if not columns:
         raise DataError("a table needs a column besides the target that is not empty: it has none")
@@ -110,7 +122,7 @@ def encode(columns: Sequence[Column], frame: Frame) -> Array:
 
 def values(columns: Sequence[Column], frame: Frame) -> Array:
     """Return columns of numbers as they are, (n, columns) float64, NaN where missing."""
-    return np.stack([_numbers(frame[column.name], column.comma) for column in columns], axis=1)
+    return np.stack([_numbers(frame[column.name], column.writing) for column in columns], axis=1)
 
 
 def plain(columns: Sequence[Column]) -> Array:
@@ -133,7 +145,7 @@ def _textual(series: Any) -> bool:
     return bool(types.is_object_dtype(series) or types.is_string_dtype(series) or hasattr(series, "cat"))
 
 
-def _numbers(series: Any, comma: bool) -> Array:
+def _numbers(series: Any, writing: Writing) -> Array:
     """Return (n,) float64, NaN for what is missing or no number; moments in time are seconds."""
     import pandas as pd
     from pandas.api import types
@@ -143,10 +155,7 @@ def _numbers(series: Any, comma: bool) -> Array:
         return np.asarray(((series - origin) / pd.Timedelta(seconds=1)).to_numpy(dtype=np.float64, na_value=np.nan))
     if not _textual(series):
         return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
-    text = series.astype(str).str.strip().mask(absent(series))
-    if comma:
-        text = text.str.replace(",", ".", regex=False)
-    return np.asarray(pd.to_numeric(text, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan))
+    return writing.read(series.astype(str).str.strip().mask(absent(series)))
 
 
 def _finite(values: Array, series: Any) -> Array:
@@ -160,19 +169,34 @@ def _finite(values: Array, series: Any) -> Array:
     return values
 
 
-def _fit_number(name: str, series: Any) -> Column | None:
+def _fit_numbers(frame: Frame) -> dict[Any, Column | None]:
+    """Return what was learnt about each column of numbers, ``None`` for the others."""
+    found = {name: _fit_number(str(name), frame[name], WRITINGS) for name in frame.columns}
+    if any(column and column.comma for column in found.values()):
+        for name, column in found.items():
+            if column and column.grouped and not column.comma:
+                found[name] = _fit_number(str(name), frame[name], DECIMAL_COMMAS)
+    return found
+
+
+def _fit_number(name: str, series: Any, writings: Sequence[Writing]) -> Column | None:
+    if not _textual(series):
+        writings = writings[:1]
     present = np.flatnonzero(~absent(series))
     few = present[np.linspace(0, len(present) - 1, min(PROBE, len(present))).astype(np.intp)]  # a table may be sorted
-    for comma in (False, True):
-        if np.isnan(_numbers(series.iloc[few], comma)).mean() > 0.5:
+    if not len(present):
+        return None
+    for writing in writings:
+        if np.isnan(_numbers(series.iloc[few], writing)).mean() > 0.5:
             continue  # text is told from a few values; parsing all is slow
-        values = _finite(_numbers(series, comma), series)
+        values = _finite(_numbers(series, writing), series)
         known = values[~np.isnan(values)]
         if len(known) < (1 - SLIPS) * len(present):
             continue
         far = abs(known.mean()) > 1e3 * known.std() > 0  # float32 has 7 digits; keep at least 4 of the differences
         offset = float(known.mean()) if far else 0.0
-        return Column(name, NUMBER, float(np.median(known)), offset, len(known) < len(values), comma=comma)
+        flag = len(known) < len(values)
+        return Column(name, NUMBER, float(np.median(known)), offset, flag, comma=writing.comma, grouped=writing.grouped)
     return None
 
 
@@ -180,7 +204,7 @@ def strange(column: Column, series: Any) -> int:
     """Return how many values of a column of numbers are none, and count as missing though they do not say so."""
     if column.type != NUMBER:
         return 0
-    return int((np.isnan(_numbers(series, column.comma)) & ~absent(series)).sum())
+    return int((np.isnan(_numbers(series, column.writing)) & ~absent(series)).sum())
 
 
 def _odd(series: Any) -> str:
@@ -188,7 +212,7 @@ def _odd(series: Any) -> str:
     if not _textual(series):
         return ""
     head = series.iloc[np.flatnonzero(~absent(series))[: 10 * PROBE]]
-    text = np.isnan(_numbers(head, comma=False))
+    text = np.isnan(_numbers(head, WRITINGS[0]))
     return str(head.iloc[int(text.argmax())]).strip() if 0 < text.mean() < 0.5 else ""
 
 
@@ -203,7 +227,7 @@ def _fit_category(name: str, series: Any) -> Column:
 
 
 def _encode_number(column: Column, series: Any) -> Array:
-    values = _finite(_numbers(series, column.comma), series)
+    values = _finite(_numbers(series, column.writing), series)
     gone = np.isnan(values)
     values = np.where(gone, column.median, values) - column.offset
     return np.stack([values, gone], axis=1) if column.flag else values[:, None]

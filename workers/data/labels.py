@@ -1,14 +1,17 @@
 """From labels as they stand in a source to class indices or numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from detol.errors import DataError
 from detol.workers.data.raw import TASKS, Array
+from detol.workers.data.written import WRITINGS, Writing
 
 MISSING = frozenset({"", "?", "na", "n/a", "#n/a", "nan", "null", "none", "-", "."})
+NAMES = frozenset({"none", "-", "."})
+"""Of these, what may be the name of a class; among numbers it is missing."""
 FEW, MANY = 20, 1000
 
 
@@ -48,22 +51,21 @@ def encode(raw: Mapping[str, Array], task: str, names: Sequence[str] | None, tar
     """
     flat = {part: _flat(values, target) for part, values in raw.items()}
     kept = {part: ~missing(values) for part, values in flat.items()}
-    notes = [
-        f"dropped {int((~mask).sum())} rows without a label from the {part} part"
-        for part, mask in kept.items()
-        if not mask.all()
-    ]
+    numbers, writing = _written(_fitted(flat, kept), 0 if task == "regression" else FEW)
+    if numbers is None and task != "regression":
+        kept = {part: ~missing(values, MISSING - NAMES) for part, values in flat.items()}
     values = {part: flat[part][kept[part]] for part in flat}
-    fitted = np.concatenate([_plain(values[part]) for part in values if part != "test"])
+    fitted = _fitted(flat, kept)
+    notes = [_dropped(flat[part], mask, part) for part, mask in kept.items() if not mask.all()]
     if not sum(len(part) for part in flat.values()):
         raise DataError(f"training needs samples: {target!r} has none")
     if not len(fitted):
         raise DataError(f"training needs labels: all of {target!r} are missing; name another target")
-    numbers = _numbers(fitted)
     if task == "auto":
-        task = _task(numbers)
+        task = _task(numbers) if numbers is not None else _classes(fitted, target)
     if task == "regression":
-        quantities = {part: _quantity(flat[part], kept[part], part, target) for part in values}
+        notes += [f"{target!r} read as numbers: {writing.told}"] if writing.told else []
+        quantities = {part: _quantity(flat[part], kept[part], writing, part, target) for part in values}
         fitted_to = np.concatenate([quantities[part] for part in quantities if part != "test"])
         if fitted_to.min() == fitted_to.max():
             raise DataError(f"a target must vary: all of {target!r} are {fitted[0]}; name another target")
@@ -85,12 +87,12 @@ def encode(raw: Mapping[str, Array], task: str, names: Sequence[str] | None, tar
     return Labels(task, _rename(known, names), coded, kept, tuple(notes))
 
 
-def missing(values: Array) -> Array:
-    """Return which labels (n,) are missing: NaN, None, or text such as ``?`` and ``NA``."""
+def missing(values: Array, words: Collection[str] = MISSING) -> Array:
+    """Return which labels (n,) are missing: NaN, None, or one of some words (lower case) such as ``?`` and ``na``."""
     if values.dtype.kind == "f":
         return np.asarray(np.isnan(values))
     if values.dtype.kind in "OUST":
-        return np.array([v is None or v != v or str(v).strip().lower() in MISSING for v in values.tolist()], np.bool_)
+        return np.array([v is None or v != v or str(v).strip().lower() in words for v in values.tolist()], np.bool_)
     return np.zeros(len(values), np.bool_)
 
 
@@ -129,19 +131,66 @@ def _numbers(values: Array) -> Array | None:
         return None
 
 
-def _task(numbers: Array | None) -> str:
-    if numbers is None:
+def _fitted(flat: Mapping[str, Array], kept: Mapping[str, Array]) -> Array:
+    """Return the labels that classes are told from: those that are there, but not the test's."""
+    return np.concatenate([_plain(values[kept[part]]) for part, values in flat.items() if part != "test"])
+
+
+def _written(values: Array, few: int) -> tuple[Array | None, Writing]:
+    """Return the labels as float64, or None when they are not all numbers, and how those are written.
+
+    Up to ``few`` different ones such as ``1,2`` are names of classes; more are numbers with a decimal comma.
+    """
+    numbers, plain = _numbers(values), WRITINGS[0]
+    if numbers is not None or values.dtype.kind not in "OUST" or len(set(values.tolist())) <= few:
+        return numbers, plain
+    import pandas as pd
+
+    text = pd.Series([str(value) for value in values.tolist()])
+    for writing in WRITINGS[1:]:
+        if not np.isnan(writing.read(text[:FEW])).any() and not np.isnan(read := writing.read(text)).any():
+            return read, writing
+    return None, plain
+
+
+def _classes(labels: Array, target: str) -> str:
+    """Return ``classification``; refuse numbers among which some labels are none: each would be a class of its own."""
+    if labels.dtype.kind == "b" or 2 * len(set(labels.tolist())) <= len(labels) + 2:
         return "classification"
+    import pandas as pd
+
+    text = pd.Series([str(value) for value in labels.tolist()])
+    odd = min((np.isnan(writing.read(text)) for writing in WRITINGS), key=np.count_nonzero)
+    if odd.mean() < 0.5:
+        raise DataError(
+            f"a target must be of numbers or of classes with several samples each: {target!r} is mostly numbers, but"
+            f" {int(odd.sum())} are none, the first {text[int(odd.argmax())]!r}; correct or drop these rows"
+        )
+    return "classification"
+
+
+def _dropped(labels: Array, kept: Array, part: str) -> str:
+    gone = (value for value in labels[~kept].tolist() if value is not None and value == value)
+    words = sorted({str(value).strip() for value in gone} - {""})
+    said = f" (missing: {', '.join(map(repr, words[:3]))})" if words else ""
+    return f"dropped {int((~kept).sum())} rows without a label from the {part} part{said}"
+
+
+def _task(numbers: Array) -> str:
     distinct = np.unique(numbers)
     gapless = distinct[0] in (0, 1) and np.ptp(distinct) == len(distinct) - 1
     few = len(distinct) <= FEW or (gapless and len(distinct) <= MANY)
     return "classification" if _whole(distinct) and few and 2 * len(distinct) <= len(numbers) + 2 else "regression"
 
 
-def _quantity(labels: Array, kept: Array, part: str, target: str) -> Array:
+def _quantity(labels: Array, kept: Array, writing: Writing, part: str, target: str) -> Array:
     """Return the kept labels of a part as float32, in which networks are trained; rows are counted with the others."""
     values = labels[kept]
     numbers = _numbers(_plain(values))
+    if numbers is None and writing.told:
+        import pandas as pd
+
+        numbers = writing.read(pd.Series([str(value).strip() for value in values.tolist()]))
     if numbers is None:
         sample = next((v for v in values.tolist() if _numbers(np.array([v], dtype=object)) is None), values.tolist()[0])
         raise DataError(f"regression needs numbers: {target!r} holds {sample!r}; use the task classification")

@@ -113,11 +113,10 @@ def _part(frame: Frame | LazyFrame, target: str) -> Part:
     y = frame[target]
     if y.dtype.kind in "mM":
         raise DataError(f"a target must be text or numbers: {target!r} holds moments in time; name another target")
-    gone = absent(y)
     if y.dtype.kind in "biuf" and isinstance(y.dtype, np.dtype):
         return Part(frame.drop(columns=target), y.to_numpy())
     values = y.astype(object).to_numpy().copy()
-    values[gone] = None
+    values[y.isna().to_numpy(dtype=np.bool_)] = None  # words that say so are told from names of classes with the labels
     return Part(frame.drop(columns=target), values)
 
 

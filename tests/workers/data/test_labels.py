@@ -1,3 +1,4 @@
+import re
 from typing import Any
 
 import numpy as np
@@ -118,3 +119,45 @@ def test_a_regression_keeps_its_units() -> None:
     assert labels.y["train"].tolist() == [1.5, -2, 1000]
     assert labels.y["train"].dtype == np.float32
     assert labels.classes == ()
+
+
+def test_a_target_with_decimal_commas_is_a_quantity() -> None:
+    values = np.random.default_rng(0).uniform(1, 9, 60).round(2)
+    labels = of(np.array([f"{value:.2f}".replace(".", ",") for value in values], dtype=object), test=["2,5", "7"])
+    assert labels.task == "regression"
+    np.testing.assert_allclose(labels.y["train"], values, rtol=1e-6)
+    assert labels.y["test"].tolist() == [2.5, 7]
+    assert labels.notes == ("'y' read as numbers: commas are decimal",)
+
+
+def test_a_target_with_groups_of_thousands_is_a_quantity() -> None:
+    values = np.random.default_rng(0).integers(500, 90_000, 60)
+    labels = of(np.array([f"{value:,}" for value in values], dtype=object))
+    assert labels.task == "regression"
+    assert labels.y["train"].tolist() == values.tolist()
+
+
+def test_few_labels_that_might_be_numbers_with_commas_are_classes_unless_a_regression_is_asked_for() -> None:
+    values = np.array(["1,2", "2,3", "1,3"] * 20, dtype=object)
+    assert of(values).classes == ("1,2", "1,3", "2,3")
+    assert of(values, "regression").y["train"][:3].tolist() == pytest.approx([1.2, 2.3, 1.3])
+
+
+@pytest.mark.parametrize("odd", ["err", "$3.15"])
+def test_numbers_with_a_slip_are_not_taken_for_classes(odd: str) -> None:
+    values = [f"{value:.4f}" for value in np.random.default_rng(0).normal(size=200)]
+    values[7] = odd
+    with pytest.raises(
+        DataError, match=re.escape(f"'y' is mostly numbers, but 1 are none, the first {odd!r}; correct")
+    ):
+        of(np.array(values, dtype=object))
+
+
+def test_none_and_signs_are_names_of_classes_and_missing_among_numbers() -> None:
+    assert of(np.array(["low", "high", "none"] * 5, dtype=object)).classes == ("high", "low", "none")
+    assert of(np.array(["+", "-"] * 5, dtype=object)).classes == ("+", "-")
+    labels = of(np.array(["low", "high", "NA", "?"] * 5, dtype=object))
+    assert labels.classes == ("high", "low")
+    assert labels.notes == ("dropped 10 rows without a label from the train part (missing: '?', 'NA')",)
+    quantity = of(np.array(["1.5", "-", "2.5", "none"] * 9, dtype=object))
+    assert (quantity.task, len(quantity.y["train"])) == ("regression", 18)

@@ -252,3 +252,12 @@ def test_series_that_stand_in_rows(tmp_path: Path) -> None:
     assert (signal.kind, signal.shape) == ("signal", (1, 30))
     with pytest.raises(DataError, match="column 'job' is not"):
         read(csv(tmp_path / "u.csv"), kind="signal")
+
+
+@pytest.mark.parametrize("labels", [("low", "high", "none"), ("+", "-", "0"), ("low", "high", ".")])
+def test_a_class_may_be_called_none_or_by_a_sign(tmp_path: Path, labels: tuple[str, ...]) -> None:
+    rows = [f"{number},{labels[number % 3]}" for number in range(60)]
+    (tmp_path / "data.csv").write_text("\n".join(["a,y", *rows]))
+    data = read(tmp_path / "data.csv")
+    assert set(data.classes) == set(labels)
+    assert sum(len(part) for part in data.splits().values()) == 60
