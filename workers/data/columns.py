@@ -83,13 +83,12 @@ def fit(frame: Frame) -> tuple[tuple[Column, ...], list[str]]:
         DataError: an infinite number, or no column that is of use.
     """
     columns, notes = [], []
-    numbers = _fit_numbers(frame)
     for name in frame.columns:
         series = frame[name]
         if bool(absent(series).all()):
             notes.append(f"column {name!r} is empty in training: left out")
             continue
-        column = numbers[name] or _fit_category(str(name), series)
+        column = _fit_number(str(name), series, WRITINGS) or _fit_category(str(name), series)
         odd = _odd(series) if column.type == CATEGORY else ""
         how = f" (mostly numbers, but it holds {odd!r})" if odd else ""
         if column.type == CATEGORY and not column.categories:
@@ -97,11 +96,13 @@ def fit(frame: Frame) -> tuple[tuple[Column, ...], list[str]]:
             continue
         if odd:
             notes.append(f"column {name!r} taken as categories{how}")
-        if column.writing.told:
-            notes.append(f"column {name!r} read as numbers: {column.writing.told}")
         columns.append(column)
     if not columns:
         raise DataError("a table needs a column besides the target that is not empty: it has none")
+    columns = _agreed(columns, frame)
+    notes += [
+        f"column {column.name!r} read as numbers: {column.writing.told}" for column in columns if column.writing.told
+    ]
     return tuple(columns), notes
 
 
@@ -169,14 +170,15 @@ def _finite(values: Array, series: Any) -> Array:
     return values
 
 
-def _fit_numbers(frame: Frame) -> dict[Any, Column | None]:
-    """Return what was learnt about each column of numbers, ``None`` for the others."""
-    found = {name: _fit_number(str(name), frame[name], WRITINGS) for name in frame.columns}
-    if any(column and column.comma for column in found.values()):
-        for name, column in found.items():
-            if column and column.grouped and not column.comma:
-                found[name] = _fit_number(str(name), frame[name], DECIMAL_COMMAS)
-    return found
+def _agreed(columns: Sequence[Column], frame: Frame) -> list[Column]:
+    """Return the columns, those whose commas may group thousands learnt anew where another's commas are decimal."""
+    if not any(column.comma for column in columns):
+        return list(columns)
+    unsure = [column.grouped and not column.comma for column in columns]
+    return [
+        (again and _fit_number(column.name, frame[column.name], DECIMAL_COMMAS)) or column
+        for column, again in zip(columns, unsure, strict=True)
+    ]
 
 
 def _fit_number(name: str, series: Any, writings: Sequence[Writing]) -> Column | None:
@@ -184,8 +186,6 @@ def _fit_number(name: str, series: Any, writings: Sequence[Writing]) -> Column |
         writings = writings[:1]
     present = np.flatnonzero(~absent(series))
     few = present[np.linspace(0, len(present) - 1, min(PROBE, len(present))).astype(np.intp)]  # a table may be sorted
-    if not len(present):
-        return None
     for writing in writings:
         if np.isnan(_numbers(series.iloc[few], writing)).mean() > 0.5:
             continue  # text is told from a few values; parsing all is slow
