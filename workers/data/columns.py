@@ -58,8 +58,9 @@ class Column:
         return (*(f"{self.name}={category}" for category in self.categories), *rare, *flag)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what :meth:`from_json` reads."""
-        return asdict(self)
+        """Return what :meth:`from_json` reads; what came later is there only where it says something (digests)."""
+        record = asdict(self)
+        return record if self.grouped else {key: value for key, value in record.items() if key != "grouped"}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Column":

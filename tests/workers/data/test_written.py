@@ -67,3 +67,10 @@ def test_what_is_missing_is_in_no_writing_a_number() -> None:
     for writing in WRITINGS:
         assert np.isnan(writing.read(text)).all()
     assert np.isnan(WRITINGS[1].read(pd.Series([None, None], dtype=object))).all()
+
+
+def test_the_record_of_a_column_without_groups_is_as_it_always_was() -> None:
+    """What data sets are called by depends on it: stored results must be found again."""
+    (column,), _ = fit(pd.DataFrame({"a": [1.0, 2.0, 3.0]}))
+    keys = ["name", "type", "median", "offset", "flag", "categories", "rare", "comma"]
+    assert list(column.to_json()) == keys
