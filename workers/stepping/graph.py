@@ -181,9 +181,12 @@ class Graph:
         try:
             self._recorded[len(batch)] = self._record(batch, kept)
         except RuntimeError as error:
-            if exhausted(error):
+            if not exhausted(error):
+                return f"the step cannot be recorded: {one_line(str(error))}"
+            if self._exchange is not None:  # the other ranks wait in it
                 raise
-            return f"the step cannot be recorded: {one_line(str(error))}"
+            # What is recorded keeps its memory beside that of the next size's first run: nearly twice a step's.
+            return "memory does not suffice for recorded steps"
         return ""
 
     def _record(self, batch: Batch, kept: "_Kept") -> Recorded:

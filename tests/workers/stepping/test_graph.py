@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 import types
 
@@ -201,31 +202,55 @@ def test_a_step_that_fails_half_way_holds_on_to_nothing(few, monkeypatch):
     assert (made._step._shadow._copies, made._step._shared._made) == ({}, {})
 
 
-def test_memory_that_runs_out_while_recording_is_said_so(few):
+class Full(Rerun):
+    """Has memory for one recording; the other size of batch, at the end of an epoch, is one too many."""
+
+    def __init__(self):
+        self.held = 0
+
+    def record(self, work):
+        self.held += 1
+        if self.held > 1:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
+        return work
+
+    def let_go(self):
+        self.held = 0
+
+
+def test_where_memory_does_not_suffice_for_recorded_steps_they_are_taken_eagerly(few):
+    recorder = Full()
+    assert len(few.train) % 32
+    made = training(few, Recipe(batch_size=32), recorder=recorder)
+    expected = curve(training(few, Recipe(batch_size=32), graph=False))
+    for found, eager in zip(curve(made), expected, strict=True):
+        assert found == pytest.approx(eager, rel=1e-4)
+    assert (made._step.kind, made._step.why) == ("eager", "memory does not suffice for recorded steps")
+    assert recorder.held == 0
+
+
+def test_memory_that_runs_out_in_an_exchange_ends_the_step_since_other_ranks_wait(few):
     made = training(few, Recipe(batch_size=32), recorder=Broken("CUDA out of memory. Tried to allocate 2 GiB"))
+    made._step._exchange = types.SimpleNamespace(beside=lambda parts: contextlib.nullcontext())
     with pytest.raises(OutOfMemory):
         curve(made)
 
 
 def test_a_remedy_is_sought_when_nothing_recorded_keeps_memory(few, monkeypatch):
-    class Full(Rerun):
-        """Has memory for one recording; the other size of batch, at the end of an epoch, is one too many."""
-
-        def __init__(self):
-            self.held = 0
-
-        def record(self, work):
-            self.held += 1
-            if self.held > 1:
-                raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
-            return work
-
-        def let_go(self):
-            self.held = 0
-
     recorder = Full()
-    assert len(few.train) % 32
     made = training(few, Recipe(batch_size=32), recorder=recorder)
+    record = recorder.record
+
+    def taken(work):
+        """Return what runs out of memory when it is done again, as where another process has taken it."""
+        record(work)
+
+        def again():
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
+
+        return again
+
+    monkeypatch.setattr(recorder, "record", taken)
     monkeypatch.setattr(made._footprint, "advice", lambda: f"{recorder.held} held")
     with pytest.raises(OutOfMemory, match="^0 held: RuntimeError: CUDA out of memory"):
         curve(made)
