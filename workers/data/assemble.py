@@ -18,6 +18,7 @@ from detol.workers.data.lazy_table import LazyFrame, Matrix
 from detol.workers.data.moments import moments
 from detol.workers.data.raw import PARTS, Array, Frame, Part, Raw
 from detol.workers.data.sink import Sink
+from detol.workers.data.written import DECIMAL_COMMAS, Writing
 
 ARRAYS = (np.ndarray, Selection)
 
@@ -61,14 +62,14 @@ def assemble(
     Raises:
         DataError: too few samples, a limit beyond them, or what labels, layout and columns refuse.
     """
-    found = labels.encode({role: part.y for role, part in raw.parts.items()}, task, raw.classes, raw.target)
+    found = _labels(raw, task)
     parts = {role: _labelled(part, found.kept[role], found.y[role]) for role, part in raw.parts.items()}
     parts = {role: part for role, part in parts.items() if len(part.y) or role == "train"}
     notes = [*raw.notes, *found.notes]
     shares = Shares(validation, test, seed, limit)
     parts, test_from = divide(parts, shares, notes, classes=found.task == "classification")
     test_from = test_from or raw.test_from
-    done = _samples({role: part.x for role, part in parts.items()}, kind, raw, notes, sink)
+    done = _samples({role: part.x for role, part in parts.items()}, kind, raw, notes, sink, found.writing)
     splits = {role: Split(done.x[role], np.ascontiguousarray(parts[role].y)) for role in PARTS if role in parts}
     mean, std = moments(splits["train"].x)
     if done.columns:
@@ -104,7 +105,17 @@ def assemble(
     )
 
 
-def _samples(xs: dict[str, Any], kind: str, raw: Raw, notes: list[str], sink: Sink | None) -> Arranged:
+def _labels(raw: Raw, task: str) -> labels.Labels:
+    """Return the labels; where their commas may be either, columns beside them say what they are."""
+    given = {role: part.y for role, part in raw.parts.items()}
+    found = labels.encode(given, task, raw.classes, raw.target)
+    x = raw.parts["train"].x
+    if found.writing.unsure and not isinstance(x, ARRAYS) and tables.commas(x):
+        return labels.encode(given, task, raw.classes, raw.target, writings=DECIMAL_COMMAS)
+    return found
+
+
+def _samples(xs: dict[str, Any], kind: str, raw: Raw, notes: list[str], sink: Sink | None, target: Writing) -> Arranged:
     chosen = raw.kind if kind == "auto" and raw.kind else kind
     if not isinstance(xs["train"], ARRAYS) and chosen != "features":
         xs = {role: _matrix(x) for role, x in xs.items()}
@@ -114,7 +125,7 @@ def _samples(xs: dict[str, Any], kind: str, raw: Raw, notes: list[str], sink: Si
         notes += said
     if layout is None or layout.kind == "features":
         frames: dict[str, Any] = {role: _frame(layout.check(x), sink) for role, x in xs.items()} if layout else xs
-        columns, said = tables.fit(frames["train"])
+        columns, said = tables.fit(frames["train"], commas=target.comma)
         notes += said
         if layout is None:
             _hint(columns, frames["train"], notes)

@@ -2,18 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from detol.errors import DataError
-from detol.workers.data.labels import MISSING
+from detol.workers.data.labels import MISSING, SLIPS
 from detol.workers.data.raw import Array, Frame
 from detol.workers.data.written import DECIMAL_COMMAS, WRITINGS, Writing
 
 MOST_CATEGORIES = 64
 PROBE = 100
-SLIPS = 0.01  # share of values in a column of numbers that may be none
 NUMBER, CATEGORY = "number", "category"
 
 
@@ -69,13 +69,18 @@ class Column:
         return cls(**{**record, **lists})
 
 
-def fit(frame: Frame) -> tuple[tuple[Column, ...], list[str]]:
+def fit(frame: Frame, *, commas: bool = False) -> tuple[tuple[Column, ...], list[str]]:
     """Learn every column of a frame of training rows.
 
     A column is of numbers when 99 % of the values that are not missing read as one; the others then count as missing.
-    Categories with few training rows (fewer than a hundredth of all rows, at most 10; always those with one), and those
-    beyond the 64 most frequent, are pooled. ``1,234`` is more than a thousand where the column's numbers all read so,
-    unless another column has decimal commas.
+    Of the ways to write numbers that agree on these the one counts by which the most do. Categories with few training
+    rows (fewer than a hundredth of all rows, at most 10; always those with one), and those beyond the 64 most frequent,
+    are pooled.
+    ``1,234`` is more than a thousand where the column's numbers all read so, unless another column has decimal commas.
+
+    Args:
+        frame: of the rows.
+        commas: whether decimal commas stand elsewhere in the table, in its target.
 
     Returns:
         The columns in order, without those that say nothing, and notes on these and on how numbers were read.
@@ -84,12 +89,13 @@ def fit(frame: Frame) -> tuple[tuple[Column, ...], list[str]]:
         DataError: an infinite number, or no column that is of use.
     """
     columns, notes = [], []
+    writings = DECIMAL_COMMAS if commas else WRITINGS
     for name in frame.columns:
         series = frame[name]
         if bool(absent(series).all()):
             notes.append(f"column {name!r} is empty in training: left out")
             continue
-        column = _fit_number(str(name), series, WRITINGS) or _fit_category(str(name), series)
+        column = _fit_number(str(name), series, writings) or _fit_category(str(name), series)
         odd = _odd(series) if column.type == CATEGORY else ""
         how = f" (mostly numbers, but it holds {odd!r})" if odd else ""
         if column.type == CATEGORY and not column.categories:
@@ -105,6 +111,13 @@ def fit(frame: Frame) -> tuple[tuple[Column, ...], list[str]]:
         f"column {column.name!r} read as numbers: {column.writing.told}" for column in columns if column.writing.told
     ]
     return tuple(columns), notes
+
+
+def commas(frame: Frame) -> bool:
+    """Return whether a column of a frame has decimal commas, by its first rows."""
+    head = frame.head(10 * PROBE)
+    made = (_fit_number(str(name), head[name], WRITINGS) for name in head.columns if not absent(head[name]).all())
+    return any(column is not None and column.comma for column in made)
 
 
 def encode(columns: Sequence[Column], frame: Frame) -> Array:
@@ -157,7 +170,12 @@ def _numbers(series: Any, writing: Writing) -> Array:
         return np.asarray(((series - origin) / pd.Timedelta(seconds=1)).to_numpy(dtype=np.float64, na_value=np.nan))
     if not _textual(series):
         return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
-    return writing.read(series.astype(str).str.strip().mask(absent(series)))
+    found = writing.read(series.astype(str).str.strip().mask(absent(series)))
+    if writing.told and types.is_object_dtype(series):  # 1.234 beside text is a number, whatever a dot means in text
+        found = np.array(
+            [value if isinstance(value, Real) else read for value, read in zip(series, found, strict=True)], np.float64
+        )
+    return found
 
 
 def _finite(values: Array, series: Any) -> Array:
@@ -175,10 +193,9 @@ def _agreed(columns: Sequence[Column], frame: Frame) -> list[Column]:
     """Return the columns, those whose commas may group thousands learnt anew where another's commas are decimal."""
     if not any(column.comma for column in columns):
         return list(columns)
-    unsure = [column.grouped and not column.comma for column in columns]
     return [
-        (again and _fit_number(column.name, frame[column.name], DECIMAL_COMMAS)) or column
-        for column, again in zip(columns, unsure, strict=True)
+        (column.writing.unsure and _fit_number(column.name, frame[column.name], DECIMAL_COMMAS)) or column
+        for column in columns
     ]
 
 
@@ -187,18 +204,27 @@ def _fit_number(name: str, series: Any, writings: Sequence[Writing]) -> Column |
         writings = writings[:1]
     present = np.flatnonzero(~absent(series))
     few = present[np.linspace(0, len(present) - 1, min(PROBE, len(present))).astype(np.intp)]  # a table may be sorted
+    found: tuple[Array, Writing, Array] | None = None
     for writing in writings:
         if np.isnan(_numbers(series.iloc[few], writing)).mean() > 0.5:
             continue  # text is told from a few values; parsing all is slow
         values = _finite(_numbers(series, writing), series)
-        known = values[~np.isnan(values)]
-        if len(known) < (1 - SLIPS) * len(present):
-            continue
-        far = abs(known.mean()) > 1e3 * known.std() > 0  # float32 has 7 digits; keep at least 4 of the differences
-        offset = float(known.mean()) if far else 0.0
-        flag = len(known) < len(values)
-        return Column(name, NUMBER, float(np.median(known)), offset, flag, comma=writing.comma, grouped=writing.grouped)
-    return None
+        read = ~np.isnan(values)
+        # What reads more values takes the place of what reads most, if it does not read these otherwise: 1.234 is not
+        # more than a thousand for the sake of one comma.
+        more = found is None or (read.sum() > found[0].sum() and bool((values == found[2])[found[0]].all()))
+        if more and read.sum() >= (1 - SLIPS) * len(present):
+            found = read, writing, values
+            if read.sum() == len(present):
+                break
+    if found is None:
+        return None
+    read, writing, values = found
+    known = values[read]
+    far = abs(known.mean()) > 1e3 * known.std() > 0  # float32 has 7 digits; keep at least 4 of the differences
+    offset = float(known.mean()) if far else 0.0
+    flag = len(known) < len(values)
+    return Column(name, NUMBER, float(np.median(known)), offset, flag, comma=writing.comma, grouped=writing.grouped)
 
 
 def strange(column: Column, series: Any) -> int:

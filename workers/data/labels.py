@@ -1,5 +1,6 @@
 """From labels as they stand in a source to class indices or numbers."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ MISSING = frozenset({"", "?", "na", "n/a", "#n/a", "nan", "null", "none", "-", "
 NAMES = frozenset({"none", "-", "."})
 """Of these, what may be the name of a class; among numbers it is missing."""
 FEW, MANY = 20, 1000
+SLIPS = 0.01
+"""Share of values among numbers that may be none, by mistake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,7 @@ class Labels:
         y: by part, (n,) int64 class indices or float32 numbers, of the kept rows.
         kept: by part, (n,) whether a row has a label at all.
         notes: what a person should know.
+        writing: of a quantity.
     """
 
     task: str
@@ -32,9 +36,17 @@ class Labels:
     y: Mapping[str, Array]
     kept: Mapping[str, Array]
     notes: tuple[str, ...]
+    writing: Writing = WRITINGS[0]
 
 
-def encode(raw: Mapping[str, Array], task: str, names: Sequence[str] | None, target: str) -> Labels:
+def encode(
+    raw: Mapping[str, Array],
+    task: str,
+    names: Sequence[str] | None,
+    target: str,
+    *,
+    writings: Sequence[Writing] = WRITINGS,
+) -> Labels:
     """Return the labels of all parts, the classes being those of the training and validation parts.
 
     Args:
@@ -44,14 +56,15 @@ def encode(raw: Mapping[str, Array], task: str, names: Sequence[str] | None, tar
             samples on average; other numbers are a quantity.
         names: of the classes, for labels that are indices into them.
         target: what the labels are called, for messages.
+        writings: of numbers in text, in the order in which they are tried.
 
     Raises:
         DataError: one class or value only, numbers that are not finite in float32, text for a regression, a class that
-            only the test has.
+            only the test has, a few slips among numbers.
     """
     flat = {part: _flat(values, target) for part, values in raw.items()}
     kept = {part: ~missing(values) for part, values in flat.items()}
-    numbers, writing = _written(_fitted(flat, kept), 0 if task == "regression" else FEW)
+    numbers, writing = _written(_fitted(flat, kept), 0 if task == "regression" else FEW, writings)
     if numbers is None and task != "regression":
         kept = {part: ~missing(values, MISSING - NAMES) for part, values in flat.items()}
     values = {part: flat[part][kept[part]] for part in flat}
@@ -69,7 +82,7 @@ def encode(raw: Mapping[str, Array], task: str, names: Sequence[str] | None, tar
         fitted_to = np.concatenate([quantities[part] for part in quantities if part != "test"])
         if fitted_to.min() == fitted_to.max():
             raise DataError(f"a target must vary: all of {target!r} are {fitted[0]}; name another target")
-        return Labels(task, (), quantities, kept, tuple(notes))
+        return Labels(task, (), quantities, kept, tuple(notes), writing)
     if task != "classification":
         raise DataError(f"task must be auto, {' or '.join(TASKS)}, got {task!r}")
     whole = _whole(numbers)
@@ -136,35 +149,44 @@ def _fitted(flat: Mapping[str, Array], kept: Mapping[str, Array]) -> Array:
     return np.concatenate([_plain(values[kept[part]]) for part, values in flat.items() if part != "test"])
 
 
-def _written(values: Array, few: int) -> tuple[Array | None, Writing]:
+def _written(values: Array, few: int, writings: Sequence[Writing]) -> tuple[Array | None, Writing]:
     """Return the labels as float64, or None when they are not all numbers, and how those are written.
 
     Up to ``few`` different ones such as ``1,2`` are names of classes; more are numbers with a decimal comma.
     """
-    numbers, plain = _numbers(values), WRITINGS[0]
+    numbers, plain = _numbers(values), Writing()
     if numbers is not None or values.dtype.kind not in "OUST" or len(set(values.tolist())) <= few:
         return numbers, plain
     import pandas as pd
 
     text = pd.Series([str(value) for value in values.tolist()])
-    for writing in WRITINGS[1:]:
+    for writing in (one for one in writings if one.told):
         if not np.isnan(writing.read(text[:FEW])).any() and not np.isnan(read := writing.read(text)).any():
             return read, writing
     return None, plain
 
 
 def _classes(labels: Array, target: str) -> str:
-    """Return ``classification``; refuse numbers among which some labels are none: each would be a class of its own."""
-    if labels.dtype.kind == "b" or 2 * len(set(labels.tolist())) <= len(labels) + 2:
+    """Return ``classification``; refuse quantities among which some labels are no numbers.
+
+    They are quantities when most labels are, and hardly one stands twice; or when all but a hundredth are, and those
+    alone would be quantities.
+    """
+    if labels.dtype.kind == "b":
         return "classification"
     import pandas as pd
 
-    text = pd.Series([str(value) for value in labels.tolist()])
-    odd = min((np.isnan(writing.read(text)) for writing in WRITINGS), key=np.count_nonzero)
-    if odd.mean() < 0.5:
+    counted = Counter(map(str, labels.tolist()))
+    text, counts = pd.Series(list(counted)), np.fromiter(counted.values(), np.int64, len(counted))
+    read = min((writing.read(text) for writing in WRITINGS), key=lambda values: int(counts[np.isnan(values)].sum()))
+    odd = np.isnan(read)
+    slips = int(counts[odd].sum())
+    varied = 2 * len(counted) > len(labels) + 2 and slips < 0.5 * len(labels)
+    few = 0 < slips <= SLIPS * len(labels)
+    if varied or (few and _task(np.repeat(read[~odd], counts[~odd])) == "regression"):
         raise DataError(
             f"a target must be of numbers or of classes with several samples each: {target!r} is mostly numbers, but"
-            f" {int(odd.sum())} are none, the first {text[int(odd.argmax())]!r}; correct or drop these rows"
+            f" {slips} are none, the first {text[int(odd.argmax())]!r}; correct or drop these rows"
         )
     return "classification"
 

@@ -23,6 +23,11 @@ class Writing:
     grouped: bool = False
 
     @property
+    def unsure(self) -> bool:
+        """Whether other columns may say that its commas are decimal."""
+        return self.grouped and not self.comma
+
+    @property
     def told(self) -> str:
         """What a person should know of it; empty for numbers as Python writes them."""
         if self.grouped:

@@ -161,3 +161,16 @@ def test_none_and_signs_are_names_of_classes_and_missing_among_numbers() -> None
     assert labels.notes == ("dropped 10 rows without a label from the train part (missing: '?', 'NA')",)
     quantity = of(np.array(["1.5", "-", "2.5", "none"] * 9, dtype=object))
     assert (quantity.task, len(quantity.y["train"])) == ("regression", 18)
+
+
+@pytest.mark.parametrize("step", [3, 0.5])
+def test_a_slip_among_quantities_that_come_again_is_named(step: float) -> None:
+    values = [f"{value:g}" for value in np.arange(1, 50) * step] * 9
+    values[11] = "err"
+    with pytest.raises(DataError, match="'y' is mostly numbers, but 1 are none, the first 'err'; correct"):
+        of(np.array(values, dtype=object))
+
+
+def test_a_rare_class_beside_digits_is_a_class() -> None:
+    labels = of(np.array(["0", "1", "2", "3"] * 60 + ["x", "x"], dtype=object))
+    assert labels.classes == ("0", "1", "2", "3", "x")
