@@ -242,10 +242,24 @@ def read_toml(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from None
     values = {name.replace("-", "_"): value for name, value in values.items()}
-    options = values.pop("set", {})
-    if not isinstance(options, dict) or not all(isinstance(section, dict) for section in options.values()):
+    options = _sections(values.pop("set", {}))
+    if options is None:
         raise UsageError(f"{path}: [set] holds SECTION.KEY = VALUE, e.g. strategy.population = 20")
     return {**typed(values, f"{path}: "), **({"options": options} if options else {})}
+
+
+def _sections(given: Any) -> dict[str, dict[str, Any]] | None:
+    """Return options by section; ``"strategy.population" = 20`` says what it says without quotes. None: not such."""
+    sections: dict[str, dict[str, Any]] = {}
+    for name, value in given.items() if isinstance(given, dict) else [("", given)]:
+        section, dot, key = name.partition(".")
+        if dot and section and key:
+            sections.setdefault(section, {})[key] = value
+        elif not dot and isinstance(value, dict):
+            sections.setdefault(name, {}).update(value)
+        else:
+            return None
+    return sections
 
 
 def typed(values: Mapping[str, Any], where: str = "") -> dict[str, Any]:

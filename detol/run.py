@@ -21,7 +21,7 @@ from detol.search.controller import Controller
 from detol.search.history import History
 from detol.search.protocols import Executor, Keeper, SearchSpace, Stopper, Strategy, Tracker
 from detol.search.recipe import make_recipe
-from detol.search.task import Task
+from detol.search.task import Outcome, Task
 from detol.watch import Quiet, Watcher
 
 if TYPE_CHECKING:
@@ -306,7 +306,12 @@ def run_parts(
             warn=watcher.say,
         )
         watcher.started(controller, task.objectives[0])
-        outcome = controller.run()
+        try:
+            outcome = controller.run()
+        except KeyboardInterrupt:  # a second one, in the middle of a turn: all up to the last one is saved
+            outcome = Outcome(controller.tally, controller.seconds, "interrupted", interrupted=True)
+            summary = summed_up(name, task, outcome, store.trials(), structural=wire.own_start(strategy)).summary
+            raise SearchInterrupted(name, summary) from None
         state = "interrupted"  # whatever happens from here on, the record fits the log
         watcher.close()
         result = summed_up(name, task, outcome, store.trials(), structural=wire.own_start(strategy))

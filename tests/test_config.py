@@ -25,6 +25,12 @@ def test_toml_and_flags_mean_the_same(tmp_path):
     assert config.settings(file) == flags
 
 
+def test_an_option_in_quotes_is_what_it_is_without(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text('[set]\nstop.eta = 4\n"strategy.population" = 20\n"strategy.tournament" = 4\n')
+    assert config.settings(file).options == {"stop": {"eta": 4}, "strategy": {"population": 20, "tournament": 4}}
+
+
 def test_flags_win_over_the_file(tmp_path):
     file = tmp_path / "run.toml"
     file.write_text("trials = 7\nepochs = 3\n[set]\nstrategy.population = 20\n")
@@ -47,6 +53,7 @@ def test_flags_win_over_the_file(tmp_path):
         ("set = 3", "SECTION.KEY"),
         ("options = 3", "unknown setting"),
         ("[set]\npopulation = 3", "SECTION.KEY"),
+        ('[set]\n"strategy." = 3', "SECTION.KEY"),
         ("[set]\nstrategie.population = 3", "did you mean strategy"),
         ('ranks = "some"', "--ranks must be auto or a whole number"),
         ('name = "../up"', "a search's name is letters"),

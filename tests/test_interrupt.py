@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from detol import cli
+from detol.commands.search import Terminal
+from detol.search.controller import Controller
 
 TRIALS, EPOCHS = 4, 15
 SEARCH = ["search", "--data", "digits", "--space", "tiny", "--strategy", "random", "--stop", "none"]
@@ -155,6 +157,30 @@ def test_an_interruption_after_the_last_trial_is_said_too(
     assert status(db, "mine", capsys)["state"] == "interrupted"
     assert resumed(db, "mine")["test"]
     assert trials(db) == trials(undisturbed)
+
+
+def test_a_second_interruption_ends_a_turn_in_its_middle_and_is_said_too(
+    tmp_path: Path,
+    undisturbed: Path,
+    resumed,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def twice(_: Terminal, search: Controller) -> None:
+        if search.tally.trained:
+            signal.raise_signal(signal.SIGINT)  # asks for an end at the next turn
+            signal.raise_signal(signal.SIGINT)  # does not wait for it
+
+    db = tmp_path / "results.db"
+    with monkeypatch.context() as patched:
+        patched.setattr(Terminal, "__call__", twice)
+        assert cli.run([*SEARCH, "--name", "mine", "--db", str(db), "--json"]) == 130
+    out, err = capsys.readouterr()
+    assert f"interrupted, everything is saved; go on with: detol resume mine --db {db}" in err
+    assert 1 <= json.loads(out)["trained"] < TRIALS
+    assert resumed(db, "mine")["trials"] == TRIALS
+    assert trials(db) == trials(undisturbed)
+    assert curves(db) == curves(undisturbed)
 
 
 PAUSING = ["search", "--data", "digits", "--space", "tiny", "--strategy", "random", "--stop", "promote"]
