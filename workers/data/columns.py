@@ -75,8 +75,8 @@ def fit(frame: Frame, *, commas: bool = False) -> tuple[tuple[Column, ...], list
     A column is of numbers when 99 % of the values that are not missing read as one; the others then count as missing.
     Of the ways to write numbers that agree on these the one counts by which the most do. Categories with few training
     rows (fewer than a hundredth of all rows, at most 10; always those with one), and those beyond the 64 most frequent,
-    are pooled.
-    ``1,234`` is more than a thousand where the column's numbers all read so, unless another column has decimal commas.
+    are pooled. ``1,234`` is more than a thousand where the column's numbers all read so, unless another column has
+    decimal commas.
 
     Args:
         frame: of the rows.

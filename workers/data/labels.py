@@ -186,7 +186,8 @@ def _classes(labels: Array, target: str) -> str:
     if varied or (few and _task(np.repeat(read[~odd], counts[~odd])) == "regression"):
         raise DataError(
             f"a target must be of numbers or of classes with several samples each: {target!r} is mostly numbers, but"
-            f" {slips} are none, the first {text[int(odd.argmax())]!r}; correct or drop these rows"
+            f" {slips} are none, the first {text[int(odd.argmax())]!r}; correct or drop these rows, or set"
+            " data.task=classification"
         )
     return "classification"
 
