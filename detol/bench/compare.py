@@ -1,5 +1,6 @@
 """Many seeds of several strategies on one table, on all cores."""
 
+import math
 import multiprocessing
 import os
 import warnings
@@ -87,7 +88,8 @@ def compare(
         warm: what each search knows of other data sets; ``None``: nothing.
 
     Raises:
-        UsageError: an unknown strategy or option, no seeds, or a table without a row for a candidate.
+        UsageError: an unknown strategy or option, no seeds, a table without a row for a candidate, or a strategy of
+            which no training ended in any search.
     """
     if seeds < 1:
         raise UsageError(f"--seeds must be >= 1, got {seeds}")
@@ -102,6 +104,9 @@ def compare(
         found[place, seed] = made
         progress(len(found), searches)
     longest = max(len(each.rows) for each in found.values())
+    for place, entry in enumerate(entries):
+        if not any(len(found[place, seed].rows) for seed in range(entry.searches(seeds))):
+            raise UsageError(_untrained(entry, table, protocol))
     return [
         summary(
             entry.label or entry.strategy,
@@ -112,6 +117,15 @@ def compare(
         )
         for place, entry in enumerate(entries)
     ]
+
+
+def _untrained(entry: Entry, table: BenchTable, protocol: Protocol) -> str:
+    """Say that a strategy has no figures."""
+    called = f"--strategy {entry.label or entry.strategy}"
+    if math.isinf(protocol.seconds):
+        return f"{called} proposed nothing"
+    quickest = f"the quickest of the table takes {table.seconds.min():g}"
+    return f"{called}: no training ended within --seconds {protocol.seconds:g} ({quickest}): give more"
 
 
 def _best_digest(table: BenchTable, protocol: Protocol) -> str:

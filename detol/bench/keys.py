@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from detol.errors import SpaceError, UsageError, unknown
@@ -15,6 +15,8 @@ Rows: TypeAlias = Callable[[Decisions], int]
 """The number of the row of complete decisions; ``UsageError`` when there is none."""
 COUNTED = 2_000_000
 """Spaces of up to so many decision sequences are gone through, so that missing rows are found before the search."""
+NOTHING = frozenset({"", "none", "null", "nan", "na", "-"})
+"""What stands in a row for a decision that others close."""
 
 
 def code_of(space: SearchSpace) -> Callable[[Decisions], str] | None:
@@ -124,13 +126,15 @@ def _parsed(key: str, space: SearchSpace, where: str) -> Decisions:
             given = json.loads(key)
         except json.JSONDecodeError:
             raise UsageError(f"{where} {key!r} is no JSON object") from None
-        return _walked({name: str(value) for name, value in given.items()}, space, where)
+        return _walked({name: str(value) for name, value in given.items()}, space, where, given)
     parts = key.split("|")
     taken: dict[str, Option] = {}
     for part in parts:
         choice = space.next(Decisions(taken))
         if choice is None:
             break
+        if any("|" in str(option) for option in choice.options):
+            raise UsageError(f"{where}: options of decision {choice.name!r} hold a |: write keys as JSON objects")
         taken[choice.name] = _option(part, choice.options, f"{where} {key!r}, decision {choice.name!r}")
     if len(taken) != len(parts) or space.next(Decisions(taken)) is not None:
         raise UsageError(
@@ -140,7 +144,10 @@ def _parsed(key: str, space: SearchSpace, where: str) -> Decisions:
     return Decisions(taken)
 
 
-def _walked(record: Mapping[str, str], space: SearchSpace, where: str) -> Decisions:
+def _walked(
+    record: Mapping[str, str], space: SearchSpace, where: str, names: Collection[str] | None = None
+) -> Decisions:
+    """Return the decisions of a record; ``names``: what in it are decisions, by default all that the space has."""
     taken: dict[str, Option] = {}
     while (choice := space.next(Decisions(taken))) is not None:
         if choice.name not in record:
@@ -149,6 +156,11 @@ def _walked(record: Mapping[str, str], space: SearchSpace, where: str) -> Decisi
                 f"topology with --key, or give each decision a column"
             )
         taken[choice.name] = _option(record[choice.name], choice.options, f"{where}, decision {choice.name!r}")
+    for name in names if names is not None else [choice.name for choice in getattr(space, "choices", ())]:
+        if name not in taken and record.get(name, "").strip().lower() not in NOTHING:
+            raise UsageError(
+                f"{where}: {name!r} is no open decision of the others, and it is {record[name]!r}: leave it empty"
+            )
     return Decisions(taken)
 
 
@@ -162,7 +174,7 @@ def _option(text: str, options: Sequence[Option], where: str) -> Option:
                 if float(text) == option:
                     return option
             except ValueError:
-                break
+                continue
         elif isinstance(option, bool) and text.lower() in (str(option).lower(), str(int(option))):
             return option
     raise UsageError(f"{where}: {text!r} is none of its options {', '.join(map(str, options))}")
@@ -176,7 +188,7 @@ def _places(found: Sequence[Decisions], space: SearchSpace, path: str) -> Rows:
                 f"table {path}: rows {places[decisions] + 1} and {row + 1} are the same topology: keep one"
             )
         places[decisions] = row
-    if space.size is not None and space.size <= COUNTED and len(places) < space.size:
+    if space.size is not None and len(places) < space.size:
         lost = next(decisions for decisions in space.enumerate() if decisions not in places)
         raise UsageError(
             f"table {path}: it has {len(places)} of the {space.size} topologies of space {space.name!r}; one that is "

@@ -20,7 +20,8 @@ def draw(answer: Mapping[str, Any], to: Path) -> Path:
     for entry in answer["strategies"]:
         points: Sequence[Mapping[str, float]] = entry["regret"]
         axes.plot([p["trainings"] for p in points], [p["mean"] for p in points], label=entry["strategy"])
-    axes.set_yscale("log")
+    if any(point["mean"] > 0 for entry in answer["strategies"] for point in entry["regret"]):
+        axes.set_yscale("log")
     axes.set_xlabel("trainings")
     axes.set_ylabel(f"regret of {answer['objective']}, mean of {answer['seeds']} seeds")
     axes.set_title(f"{answer['space']}, {Path(answer['table']).name}")

@@ -34,8 +34,9 @@ class Protocol:
         identity: ``row``: each row of the table is a training of its own, as in the literature; ``network``: rows of
             equal networks are one, never proposed twice.
         charge: whether the strategy's own time passes on the simulated clock.
-        until_best: whether a search ends when it has found the table's best. What is said of incumbents stays the same,
-            since no later training can replace them; only the duplicates and seconds of what would follow are not seen.
+        until_best: whether a search ends when it has found the table's best; needs ``trials`` alone as the bound. What
+            is said of incumbents stays the same, since no later training can replace them; only the duplicates and
+            seconds of what would follow are not seen.
 
     Raises:
         UsageError: a value against its rule, or no bound.
@@ -53,6 +54,11 @@ class Protocol:
             raise UsageError("a bench needs a bound: --trials N or --seconds S")
         if self.trials < 1 or not self.seconds > 0:
             raise UsageError(f"a bench runs for --trials >= 1 and --seconds > 0, got {self.trials:g}, {self.seconds:g}")
+        if self.until_best and math.isfinite(self.seconds):
+            raise UsageError(
+                "--until-best goes with --trials alone: with --seconds a search that misses the best counts as the"
+                " longest one, which it would cut short"
+            )
         if self.identity not in IDENTITIES:
             raise UsageError(f"--identity is one of {', '.join(IDENTITIES)}, got {self.identity!r}")
         if self.workers < 1:

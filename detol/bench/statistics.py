@@ -24,7 +24,8 @@ def summary(name: str, table: BenchTable, protocol: Protocol, runs: Sequence[Run
     ``mean_trainings_to_best`` counts a seed that did not find the table's best row (``--identity network``: a row of
     its network) as the whole budget: ``protocol.trials``, and where seconds bound a search no more than ``longest``.
     ``best``, ``test`` and ``regret`` are of the incumbent, which is chosen by the objective alone, in the table's
-    units, after each number of ``AFTER`` within the budget; a search that ended earlier keeps its last one.
+    units, after each number of ``AFTER`` within the budget; a search that ended earlier keeps its last one, and one of
+    which no training ended in time (``untrained``: how many) counts as the table's worst row.
     ``found_by`` is the share of seeds that had found the best by so many trainings.
 
     Args:
@@ -63,8 +64,9 @@ def summary(name: str, table: BenchTable, protocol: Protocol, runs: Sequence[Run
         "median_trainings_to_best": float(np.median(needed)),
         "found": _mean(found),
         "found_by": {str(k): _mean((needed <= k) & (found > 0)) for k in marks},
-        "best": {str(k): sign * _mean(scores[:, k - 1]) for k in marks} | {"end": sign * _mean(scores[:, -1])},
+        "best": {str(k): _mean(sign * scores[:, k - 1]) for k in marks} | {"end": _mean(sign * scores[:, -1])},
         "test": tests,
+        "untrained": sum(not len(run.rows) for run in runs),
         "trainings": _mean([len(run.rows) for run in runs]),
         "duplicates": _mean([run.duplicates for run in runs]),
         "utilisation": _mean([run.utilisation for run in runs]),
@@ -82,7 +84,7 @@ def interval(values: Sequence[float] | Doubles, share: float = 0.95) -> list[flo
     rng = np.random.default_rng(0)
     means = data[rng.integers(len(data), size=(RESAMPLED, len(data)))].mean(1)
     low, high = np.quantile(means, [(1 - share) / 2, (1 + share) / 2])
-    return [float(low), float(high)]
+    return [float(low) + 0.0, float(high) + 0.0]
 
 
 def _to_best(table: BenchTable, protocol: Protocol, runs: Sequence[Run], budget: int) -> tuple[Doubles, Doubles]:
@@ -109,4 +111,4 @@ def _incumbents(table: BenchTable, run: Run, length: int) -> NDArray[np.int64]:
 
 
 def _mean(values: Any) -> float:
-    return float(np.mean(np.asarray(values, np.float64)))
+    return float(np.mean(np.asarray(values, np.float64))) + 0.0  # which makes 0 of -0

@@ -16,6 +16,9 @@ from detol.search.protocols import SearchSpace
 from detol.search.records import Candidate, Objective
 from detol.spaces.decisions import Decisions
 
+MOST = 1e100
+"""Size of the greatest figure: sums and squares of such are numbers still."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -134,14 +137,16 @@ def read_table(path: Path, key: str = "") -> Any:
         # Keys and decisions stay as they are written: "000123" is no number.
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(path, dtype=str, keep_default_na=False, index_col=False)
-        header = pd.read_csv(path, dtype=str, keep_default_na=False, header=None, nrows=1).iloc[0]
+            frame = pd.read_csv(path, dtype=str, keep_default_na=False, index_col=False, skipinitialspace=True)
+        header = pd.read_csv(path, dtype=str, keep_default_na=False, header=None, nrows=1, skipinitialspace=True).iloc[
+            0
+        ]
     except pd.errors.ParserWarning:
         raise UsageError(f"table {path}: a row has more fields than the header has names: mend it") from None
     except Exception as error:  # what decompressors raise of a damaged file has no common base
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise UsageError(f"table {path}: it cannot be read as CSV ({reason})") from None
-    for other in (";", "\t"):
+    for other in (";", "\t", "|", " "):
         if len(header) == 1 and other in header[0]:
             raise UsageError(f"table {path}: its columns are separated by {other!r}: separate them by commas")
     if frame.empty:
@@ -159,17 +164,18 @@ def figures(frame: Any, name: str, role: str, path: str | Path) -> NDArray[np.fl
     """Return a column of a table as float64 (rows,).
 
     Raises:
-        UsageError: no such column, or a value that is no finite number.
+        UsageError: no such column, or a value that is no number of at most ``MOST`` in size.
     """
     if name not in frame.columns:
         raise unknown(f"{role} column of {path}", name, map(str, frame.columns))
     import pandas as pd
 
     values = np.asarray(pd.to_numeric(frame[name], errors="coerce"), np.float64)
-    bad = ~np.isfinite(values)
+    bad = ~(np.abs(values) <= MOST)
     if bad.any():
         place = int(np.argmax(bad))
+        within = f" of at most {MOST:g} in size" if not np.isnan(values[place]) else ""
         raise UsageError(
-            f"table {path}, row {place + 1}: column {name!r} holds numbers, got {frame[name].iloc[place]!r}"
+            f"table {path}, row {place + 1}: column {name!r} holds numbers{within}, got {frame[name].iloc[place]!r}"
         )
     return values

@@ -42,7 +42,10 @@ def bench(
     ] = False,
     until_best: Annotated[
         bool,
-        Option("--until-best", help="End each search when it has found the table's best: same incumbents, less time."),
+        Option(
+            "--until-best",
+            help="End each search when it has found the table's best: same incumbents, less time; with --trials alone.",
+        ),
     ] = False,
     identity: Annotated[str, Option("--identity", help="What counts as one training: row, or network.")] = "row",
     seeds: Annotated[int, Option("--seeds", help="Searches of each strategy.")] = 100,
@@ -103,6 +106,10 @@ def bench(
         found |= {"warm": {"objective": warm_objective, "rows": warm_rows}}
     if to is not None:
         _write(found, to)
+    for entry in found["strategies"]:
+        if entry["untrained"]:
+            text = f"{entry['untrained']} of {entry['seeds']} searches no training ended in time"
+            print(f"{entry['strategy']}: in {text}: each counts as the table's worst row", file=sys.stderr)  # noqa: T201
     if as_json:
         print_json(found)
     else:
@@ -172,10 +179,15 @@ def _row(entry: dict[str, Any], marks: list[str]) -> dict[str, Any]:
         "to the best": f"{entry['mean_trainings_to_best']:.1f} [{low:.1f}, {high:.1f}]",
         "median": f"{entry['median_trainings_to_best']:g}",
         "found": f"{entry['found']:.0%}",
-        **{f"best@{mark}": f"{entry['best'][mark]:.3f}" if mark in entry["best"] else "" for mark in marks},
-        **{column: f"{values['end']:.3f}" for column, values in entry["test"].items()},
+        **{f"best@{mark}": _figure(entry["best"][mark]) if mark in entry["best"] else "" for mark in marks},
+        **{column: _figure(values["end"]) for column, values in entry["test"].items()},
         "duplicates": f"{entry['duplicates']:.1f}",
     }
+
+
+def _figure(value: float) -> str:
+    """Return a score with three decimals, or four digits where these say too little or too much."""
+    return f"{value:.3f}" if value == 0 or 1 <= abs(value) < 1e6 else f"{value:.4g}"
 
 
 def _ready(to: Path) -> None:

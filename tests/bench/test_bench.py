@@ -109,6 +109,8 @@ def test_the_published_space_has_its_code():
         (lambda t: [*t[:5], t[5] + ",1", *t[6:]], {}, "Expected 6 fields in line 6, saw 7"),
         (lambda t: [t[0], *(line + ",1" for line in t[1:])], {}, "a row has more fields than the header"),
         (lambda t: [line.replace(",", ";") for line in t], {}, "separated by ';': separate them by commas"),
+        (lambda t: [line.replace(",", "|") for line in t], {}, "separated by '|': separate them by commas"),
+        (lambda t: [*t[:5], "0,1,1,1e101,1,1", *t[6:]], {}, r"holds numbers of at most 1e\+100 in size, got '1e101'"),
         (lambda t: [t[0].replace("test", "score"), *t[1:]], {}, "column 'score' stands there twice"),
         (lambda t: t, {"objective": "scor"}, "objective column.*'scor'.*score"),
         (lambda t: t, {"tests": ["tset"]}, "test column.*did you mean test"),
@@ -305,11 +307,70 @@ def test_picture(table, tmp_path):
 
 @pytest.mark.parametrize(
     "options",
-    [{"trials": 0}, {}, {"trials": 3, "seconds": -1.0}, {"trials": 3, "identity": "rows"}, {"trials": 3, "workers": 0}],
+    [
+        {"trials": 0},
+        {},
+        {"trials": 3, "seconds": -1.0},
+        {"trials": 3, "identity": "rows"},
+        {"trials": 3, "workers": 0},
+        {"seconds": 3.0, "until_best": True},  # it would shorten the longest search, which is what a miss counts as
+    ],
 )
 def test_protocols_that_make_no_sense(options):
     with pytest.raises(UsageError):
         Protocol(**options)
+
+
+OPEN = DecisionSpace(
+    "open",
+    [Choice("op", ("conv", "pool")), Choice("size", (3, 5), when={"op": ("conv",)})],
+)
+OPENED = ["op,size,score", "conv,3,1", "conv,5,2", "pool,,3"]
+
+
+@pytest.mark.parametrize("closed", ["", "-", "NaN"])
+def test_a_closed_decision_is_empty(tmp_path, closed):
+    path = write(tmp_path / "t.csv", [*OPENED[:3], f"pool,{closed},3"])
+    assert open_table(path, OPEN, Objective("score")).row_of(Decisions(op="pool")) == 2
+    path = write(tmp_path / "t.csv", [*OPENED[:3], "pool,3,3"])
+    with pytest.raises(UsageError, match="row 3: 'size' is no open decision of the others, and it is '3'"):
+        open_table(path, OPEN, Objective("score"))
+
+
+def test_a_json_key_has_nothing_but_its_decisions(tmp_path):
+    cells = ['{""op"": ""conv"", ""size"": 3}', '{""op"": ""conv"", ""size"": 5}', '{""op"": ""pool"", ""zz"": 3}']
+    path = write(tmp_path / "t.csv", ["k,score", *(f'"{cell}",1' for cell in cells)])
+    with pytest.raises(UsageError, match="row 3: k: 'zz' is no open decision of the others"):
+        open_table(path, OPEN, Objective("score"), key="k")
+
+
+def test_options_of_several_types_and_with_bars(tmp_path):
+    space = DecisionSpace("mixed", [Choice("a", ("x|y", "z")), Choice("b", (0.1, 1e-3, True))])
+    rows = [("x|y", "0.10"), ("x|y", "1e-3"), ("x|y", "true"), ("z", "0.1"), ("z", "0.001"), ("z", "1")]
+    path = write(tmp_path / "t.csv", ["a,b,score", *(f"{a}, {b}, {n}" for n, (a, b) in enumerate(rows))])
+    found = open_table(path, space, Objective("score"))
+    assert [found.row_of(Decisions(a=a, b=b)) for a, b in (("x|y", True), ("z", 0.1), ("z", True))] == [2, 3, 5]
+    path = write(tmp_path / "t.csv", ["k,score", *(f"{a}|{b},{n}" for n, (a, b) in enumerate(rows))])
+    with pytest.raises(UsageError, match=r"decision 'a' hold a \|: write keys as JSON objects"):
+        open_table(path, space, Objective("score"), key="k")
+
+
+def test_a_table_far_too_small_for_its_space_is_refused_at_once(tmp_path):
+    space = DecisionSpace("large", [Choice(name, (0, 1, 2, 3, 4)) for name in "abcdefghijkl"])
+    path = write(tmp_path / "t.csv", [",".join([*"abcdefghijkl", "score"]), ",".join("0" * 13)])
+    with pytest.raises(UsageError, match="it has 1 of the 244140625 topologies"):
+        open_table(path, space, Objective("score"))
+
+
+def test_searches_in_which_no_training_ended(table):
+    """The quickest training takes 5 s, the slowest 6; a search that has none counts as the worst row."""
+    with pytest.raises(UsageError, match=r"no training ended within --seconds 4 \(the quickest of the table takes 5\)"):
+        answer(table, Protocol(seconds=4.0), [Entry("random")], wire.strategy, seeds=3, processes=1)
+    found = answer(table, Protocol(seconds=5.0), [Entry("random")], wire.strategy, seeds=30, processes=1)
+    (figures,) = found["strategies"]
+    assert figures["trainings"] == pytest.approx(1 - figures["untrained"] / 30)
+    assert 0 < figures["untrained"] < 30
+    assert summary("x", table, Protocol(seconds=9.0), [ran(4), ran()])["best"]["end"] == 2.0
 
 
 def test_bad_comparisons(table):
