@@ -177,7 +177,7 @@ def test_export_of_weights_that_were_not_kept_offers_to_train_again(call, search
     assert (again["metric"], again["seeds"]) == ("test_accuracy", [1, 2])
     assert again["mean"] == pytest.approx(sum(again["values"]) / 2)
     assert again["std"] == pytest.approx(abs(again["values"][0] - again["values"][1]) / 2**0.5)
-    (path,) = kept.glob("first-*/1.safetensors")
+    (path,) = kept.glob("first-*/1-*.safetensors")
     first, exported = load_file(path), load_file(tmp_path / "out" / "weights.safetensors")
     assert sorted(map(str, (value.tolist() for value in first.values()))) == sorted(
         str(value.tolist()) for name, value in exported.items() if name not in ("mean", "std")

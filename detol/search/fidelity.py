@@ -352,8 +352,9 @@ def _leg(trial: Trial, first: int) -> float:
     return sum(report.seconds for report in counted) * first / counted[-1].epoch if counted else 0.0
 
 
-def _furthest(trial: Trial) -> tuple[int, float]:
-    return trial.epoch, trial.score
+def _furthest(trial: Trial) -> tuple[int, float, int]:
+    """Return what is higher for one that came further, or better: of equals the first, whenever it came to rest."""
+    return trial.epoch, trial.score, -trial.number
 
 
 def _at(trial: Trial, epoch: int) -> float:

@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,11 +30,17 @@ def files(home):
     return sorted(path.relative_to(home / "weights").as_posix() for path in home.rglob("*") if path.is_file())
 
 
+def kept(home):
+    """Return the numbers of trials whose weights are there."""
+    return [int(Path(name).name.partition("-")[0]) for name in files(home) if name.endswith(".safetensors")]
+
+
 def test_the_best_keep_their_weights_and_the_others_none(tmp_path):
     folder = WeightsFolder(tmp_path, "s", kept=2)
     places = [folder.keep(trial(number, score), bytes([number])) for number, score in enumerate([0.1, 0.3, 0.2, 0.05])]
-    assert places == [*(f"weights/s/{number}.safetensors" for number in range(3)), ""]
-    assert files(tmp_path) == ["s/1.safetensors", "s/2.safetensors"]
+    sums = [zlib.crc32(bytes([number])) for number in range(3)]
+    assert places == [*(f"weights/s/{number}-{check:08x}.safetensors" for number, check in enumerate(sums)), ""]
+    assert kept(tmp_path) == [1, 2]
     assert load_weights(tmp_path, places[1]) == bytes([1])
     assert load_weights(tmp_path, places[0]) is None
 
@@ -42,7 +49,7 @@ def test_a_completed_trial_comes_before_one_that_was_stopped(tmp_path):
     folder = WeightsFolder(tmp_path, "s", kept=1)
     folder.keep(trial(0, 0.9, State.STOPPED), b"a")
     folder.keep(trial(1, 0.2), b"b")
-    assert files(tmp_path) == ["s/1.safetensors"]
+    assert kept(tmp_path) == [1]
 
 
 def test_a_checkpoint_comes_back_and_the_earlier_one_stays_until_it_is_dropped(tmp_path):
@@ -61,11 +68,12 @@ def test_another_process_finds_what_rests_and_removes_what_nobody_names(tmp_path
     known = [resting(n, weights=folder.rest(resting(n), bytes([n]))) for n in range(3)]
     folder.rest(resting(1, epoch=9), b"written, and then the controller died before its commit")
     (tmp_path / "weights/s/7.safetensors.part").write_bytes(b"half")
-    kept = trial(5, weights=folder.keep(trial(5), b"w"))
-    again = WeightsFolder(tmp_path, "s", known=(*known[:2], kept))
+    done = trial(5, weights=folder.keep(trial(5), b"w"))
+    folder.keep(trial(6), b"likewise")
+    again = WeightsFolder(tmp_path, "s", known=(*known[:2], done))
     assert len(files(tmp_path)) == 3
     assert [again.load(each.weights) for each in known] == [bytes([0]), bytes([1]), None]
-    assert load_weights(tmp_path, kept.weights) == b"w"
+    assert load_weights(tmp_path, done.weights) == b"w"
 
 
 @pytest.mark.parametrize("damage", [b"", b"on", b"onE", b"one more"])
@@ -173,9 +181,10 @@ def test_a_disk_that_fills_up_while_writing_leaves_nothing_half_and_warns_once(t
     assert folder.keep(trial(9), b"12345") == ""
     assert len(files(tmp_path)) == 2
     assert (folder.load(first), folder.load(second)) == (b"12345", b"12345")
-    assert len(lines) == 1
-    assert "No space left on device" in lines[0]
+    assert len(lines) == 2
+    assert all("No space left on device" in line for line in lines)
     assert "trials that pause are stopped" in lines[0]
+    assert "weights cannot be kept" in lines[1]
     disk.room = 100
     assert folder.load(folder.rest(resting(3), b"12345")) == b"12345"  # there is room again
     assert folder.keep(trial(9), b"12345")
@@ -202,14 +211,91 @@ def test_a_failed_write_leaves_an_earlier_file_as_it_was(tmp_path, monkeypatch):
         (100 * 2**30, 9, 5, False),
     ],
 )
-def test_below_the_watermark_no_checkpoint_is_written(tmp_path, monkeypatch, total, free, reserve, fits):
+def test_below_the_watermark_nothing_is_written(tmp_path, monkeypatch, total, free, reserve, fits):
     monkeypatch.setattr(module.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(total, total - free, free))
     lines = []
     folder = WeightsFolder(tmp_path, "s", reserve=reserve, warn=lines.append)
     assert bool(folder.rest(resting(0), b"12345")) == fits
     assert bool(folder.rest(resting(1), b"12345")) == fits
-    assert len(lines) == (not fits)
+    assert bool(folder.keep(trial(2), b"12345")) == fits
+    assert len(lines) == 2 * (not fits)
     assert all("stay free" in line and "\n" not in line for line in lines)
+
+
+@pytest.mark.parametrize("damage", [b"", b"on", b"onE", b"one more"])
+def test_damaged_weights_are_none(tmp_path, damage):
+    place = WeightsFolder(tmp_path, "s").keep(trial(0), b"one")
+    assert load_weights(tmp_path, place) == b"one"
+    (tmp_path / place).write_bytes(damage)
+    assert load_weights(tmp_path, place) is None
+    (tmp_path / place).unlink()
+    (tmp_path / place).mkdir()  # what cannot be read
+    assert load_weights(tmp_path, place) is None
+
+
+def test_weights_of_before_there_were_checksums_are_read(tmp_path):
+    write_whole(tmp_path / "weights/s/3.safetensors", b"one")
+    assert load_weights(tmp_path, "weights/s/3.safetensors") == b"one"
+    folder = WeightsFolder(tmp_path, "s", kept=1, known=(trial(3, 0.2, weights="weights/s/3.safetensors"),))
+    folder.keep(trial(4, 0.9), b"two")
+    assert kept(tmp_path) == [4]
+
+
+def test_a_full_disk_costs_the_new_weights_and_none_of_the_old(tmp_path, monkeypatch):
+    folder = WeightsFolder(tmp_path, "s", kept=2, reserve=0)
+    places = [folder.keep(trial(number, number / 10), b"12345") for number in range(2)]
+    disk = FullDisk(monkeypatch, room=3)
+    assert folder.keep(trial(2, 0.9), b"12345") == ""
+    assert [load_weights(tmp_path, place) for place in places] == [b"12345", b"12345"]
+    disk.room = 100
+    assert folder.keep(trial(3, 0.8), b"12345")
+    assert kept(tmp_path) == [1, 3]
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """A disk of 20 bytes, of which 5 stay free by ``reserve=5``."""
+
+    def usage(folder):
+        held = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+        return shutil._ntuple_diskusage(20, held, 20 - held)
+
+    monkeypatch.setattr(module.shutil, "disk_usage", usage)
+
+
+@pytest.mark.usefixtures("small")
+def test_where_there_is_no_room_what_goes_anyway_goes_first(tmp_path):
+    folder = WeightsFolder(tmp_path, "s", kept=3, reserve=5)
+    for number in range(3):
+        assert folder.keep(trial(number, number / 10), b"12345")
+    assert folder.keep(trial(3, 0.9), b"12345")  # in the place of the worst
+    assert kept(tmp_path) == [1, 2, 3]
+    assert folder.keep(trial(4, 0.95), b"1234567") == ""  # that of the worst is not enough: it stays
+    assert kept(tmp_path) == [1, 2, 3]
+
+
+@pytest.mark.usefixtures("small")
+def test_where_there_is_no_room_checkpoints_that_were_left_give_way_the_worst_first(tmp_path):
+    folder = WeightsFolder(tmp_path, "s", reserve=5)
+    rested = [resting(number, score=score) for number, score in enumerate((0.3, 0.1, 0.2))]
+    left = [folder.stay(each, folder.rest(each, b"12345")) for each in rested]
+    assert folder.keep(trial(7), b"12345")
+    assert [folder.load(place) for place in left] == [b"12345", None, b"12345"]
+    assert folder.rest(resting(8), b"12345")
+    assert [folder.load(place) for place in left] == [b"12345", None, None]
+
+
+def test_a_resume_keeps_the_weights_that_an_undisturbed_search_keeps(tmp_path):
+    ends = [0, 1, 2, 5, 3, 4]  # trials that pause end out of order
+    for again in (False, True):
+        home = tmp_path / str(again)
+        folder = WeightsFolder(home, "s", kept=1, recent=3)
+        known = [trial(number, 0.9 - number / 10) for number in ends]
+        known = [replace(each, weights=folder.keep(each, b"w")) for each in known]
+        if again:
+            folder = WeightsFolder(home, "s", kept=1, recent=3, known=tuple(sorted(known, key=lambda t: t.number)))
+        folder.keep(trial(6, 0.01), b"w")
+        assert kept(home) == [0, 4, 5, 6]
 
 
 def test_without_weights_checkpoints_are_in_memory():

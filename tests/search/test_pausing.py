@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,15 +13,17 @@ from detol.results.memory import MemoryDatabase
 from detol.results.weights import NoWeights, WeightsFolder
 from detol.search.answer import answer
 from detol.search.controller import Controller
-from detol.search.fidelity import FINISHED
+from detol.search.fidelity import FINISHED, Fidelity
 from detol.search.history import TIME_UP, History
+from detol.search.ledger import Ledger
 from detol.search.limits import Limits
 from detol.search.recipe import Recipe
-from detol.search.records import Ended, Objective, Origin, State, Verdict
+from detol.search.records import Candidate, Ended, Objective, Origin, Report, State, Trial, Verdict
 from detol.search.spared import LEFT
 from detol.search.task import Task
-from detol.spaces.decisions import Choice
+from detol.spaces.decisions import Choice, Decisions
 from detol.spaces.space import DecisionSpace
+from detol.stopping.promotion import PromotingAsha
 from detol.strategies.evolution import AgeingEvolution
 from detol.strategies.guided import Guided
 from detol.strategies.random_search import RandomSearch
@@ -597,3 +600,20 @@ def test_old_logs_of_plain_numbers_are_replayed():
     second, _, workers = make(name="b", trials=6, stopper=GoOn(), twin=replace(twin))
     second.run()
     assert workers.jobs == []
+
+
+@pytest.mark.parametrize("order", [(4, 7), (7, 4)])
+def test_of_equals_the_first_is_finished_first_in_whichever_order_they_came_to_rest(order):
+    """A resume restores those that rest by their numbers."""
+    objectives = (Objective("val_accuracy"),)
+    ledger = Ledger(Mock(), Mock(), objectives)
+    candidate = Candidate(Decisions(), chain(), Origin.SAMPLE)
+    for number in order:
+        reports = tuple(Report(epoch, {}) for epoch in (1, 2, 3))
+        curve = (0.1 * number / 7, 0.5, 0.95)
+        ledger.resting[number] = Trial(
+            number, candidate, State.PAUSED, 9, reports=reports, curve=curve, scores=curve[-1:]
+        )
+    task = Task(SPACE, Recipe(), "data", 9, objectives)
+    fidelity = Fidelity(task, PromotingAsha(epochs=9), NoWeights(), ledger, Mock())
+    assert [fidelity.finisher().number for _ in order] == [4, 7]
