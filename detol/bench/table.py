@@ -1,7 +1,7 @@
 """Tables of published results: a CSV file in which each topology of a space has a row."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from detol.search.protocols import SearchSpace
 from detol.search.records import Candidate, Objective
 from detol.spaces.decisions import Decisions
 
+AS_TEXT: Mapping[str, Any] = {"dtype": str, "keep_default_na": False, "skipinitialspace": True}
+"""How pandas reads a table: keys and decisions stay as they are written, ``000123`` is no number."""
 MOST = 1e100
 """Size of the greatest figure: sums and squares of such are numbers still."""
 
@@ -134,13 +136,10 @@ def read_table(path: Path, key: str = "") -> Any:
     if not path.is_file():
         raise UsageError(f"table {path}: there is no such file")
     try:
-        # Keys and decisions stay as they are written: "000123" is no number.
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(path, dtype=str, keep_default_na=False, index_col=False, skipinitialspace=True)
-        header = pd.read_csv(path, dtype=str, keep_default_na=False, header=None, nrows=1, skipinitialspace=True).iloc[
-            0
-        ]
+            frame = pd.read_csv(path, index_col=False, **AS_TEXT)
+        header = pd.read_csv(path, header=None, nrows=1, **AS_TEXT).iloc[0]
     except pd.errors.ParserWarning:
         raise UsageError(f"table {path}: a row has more fields than the header has names: mend it") from None
     except Exception as error:  # what decompressors raise of a damaged file has no common base

@@ -41,7 +41,7 @@ class WeightsFolder:
             name and when it was made. Its weights are in ``home/weights/SEARCH``.
         kept: how many of the best are kept, >= 1.
         recent: how many of the latest, by their numbers, are kept besides, >= 0; of the others nothing is.
-        known: trials of earlier runs of this search. Checkpoints that none of them names are removed.
+        known: trials of earlier runs of this search. Files that none of them names are removed.
         left: how many checkpoints of trials that were stopped stay for later searches, >= 0.
         reserve: free bytes of the disk below which nothing more is written; by default 1 GiB, or 5 % of the disk where
             that is less.
@@ -68,7 +68,7 @@ class WeightsFolder:
         self._places: dict[int, Path] = {}
         for trial in known:
             if trial.weights and trial.state.final and Path(trial.weights).parent == self._folder:
-                self._best = self._with(trial)
+                self._best = self._with(trial)[:kept]
                 if (path := home / trial.weights).is_file():
                     self._places[trial.number] = path
         self._recent = self._last(self._places)
