@@ -64,14 +64,12 @@ class WeightsFolder:
         self._reserve, self._warn = reserve, warn
         self._warned: set[str] = set()
         self._best: list[Trial] = []
-        self._recent: list[int] = []
         self._places: dict[int, Path] = {}
         for trial in known:
             if trial.weights and trial.state.final and Path(trial.weights).parent == self._folder:
                 self._best = self._with(trial)[:kept]
                 if (path := home / trial.weights).is_file():
                     self._places[trial.number] = path
-        self._recent = self._last(self._places)
         self._most, self._left = left, sorted((entry for trial in known if (entry := self._entry(trial))), reverse=True)
         self._tidy({trial.weights for trial in known} | {place for *_, place in self._left})
 
@@ -80,7 +78,7 @@ class WeightsFolder:
 
         A full disk costs the weights of this trial alone, not the trial: they can be trained again.
         """
-        best, recent = self._with(trial)[: self._kept], self._last({*self._recent, trial.number})
+        best, recent = self._with(trial)[: self._kept], self._last({*self._places, trial.number})
         stay = {other.number for other in best} | set(recent)
         if trial.number not in stay:
             return ""
@@ -91,7 +89,7 @@ class WeightsFolder:
         except OSError as error:
             self._tell("weights", error, "those that are wanted are trained again")
             return ""
-        self._best, self._recent = best, recent
+        self._best = best
         before = self._places.get(trial.number, path)
         for place in (*gone.values(), *([before] if before != path else [])):
             place.unlink(missing_ok=True)
